@@ -1,0 +1,28 @@
+"""The part of every object's metadata that we read."""
+
+import msgspec
+
+
+class OwnerReference(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """Whose object this is."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class Metadata(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """`metadata` of an object. Stamps are RFC 3339 text as the server sent them; None: not set."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
