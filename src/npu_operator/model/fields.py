@@ -48,11 +48,11 @@ class Policy(Section, frozen=True, kw_only=True):
     """An object in a policy: the CRD sets no default in it, and `…Second` may also be written `…Seconds`."""
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """An object in a status. Nothing is left out when written, so that a patch can also take a value back."""
 
 
-class Item(Status, frozen=True, kw_only=True, omit_defaults=True):
+class Item(Status, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An entry of a list in a status. The list is written as a whole, so what is empty is left out."""
 
 

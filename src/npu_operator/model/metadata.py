@@ -1,9 +1,13 @@
-"""The part of every object's metadata that we read."""
+"""The part of every object's metadata that we read.
+
+`gc=False` here and in the status structs: they are frozen trees without cycles, and ten thousands of them lie in the
+operator's caches, where the garbage collector would visit each again and again for nothing.
+"""
 
 import msgspec
 
 
-class OwnerReference(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class OwnerReference(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True, gc=False):
     """Whose object this is."""
 
     kind: str = ""
@@ -12,7 +16,7 @@ class OwnerReference(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     controller: bool = False
 
 
-class Metadata(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class Metadata(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True, gc=False):
     """`metadata` of an object. Stamps are RFC 3339 text as the server sent them; None: not set."""
 
     name: str = ""
