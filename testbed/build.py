@@ -2,7 +2,7 @@
 
 | part | what | from |
 |---|---|---|
-| control-plane, kubelet | one program with a sub-command for each (`main.go`) | Go modules, 4 minutes of 2 cores when cold |
+| control-plane, kubelet | one program with a sub-command for each (`main.go`) | Go modules; 4 minutes when cold |
 | kubectl, helm | static programs | the machine, or a Python package |
 
 Everything is kept in the cache folder (`testbed.cache`), keyed by the sources, the settings and the Go version.
