@@ -27,7 +27,8 @@ from typing import Any
 
 import httpx2
 
-from testbed import audit, build, certificates, kubectl
+from testbed import build, certificates, kubectl
+from testbed.audit import POLICY, AuditLog, Event
 from testbed.processes import Household, Port, Process
 
 ADMIN = "admin"
@@ -202,15 +203,15 @@ class ControlPlane:
             raise CommandFailed(f"kubectl {' '.join(arguments)}: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
 
-    def audit(self, user: str | None = None, *, since: int = 0) -> Iterator[audit.Event]:
+    def audit(self, user: str | None = None, *, since: int = 0) -> Iterator[Event]:
         """The requests that were answered, oldest first; `since` is an earlier `audit_log.position()`."""
         return self.audit_log.events(user, since=since)
 
     @property
-    def audit_log(self) -> audit.AuditLog:
+    def audit_log(self) -> AuditLog:
         """Who asked for what. A ServiceAccount's user is `system:serviceaccount:<namespace>:<name>`."""
         assert self._has_audit_log, "this control plane was made without an audit log"
-        return audit.AuditLog(self.folder / "audit.log")
+        return AuditLog(self.folder / "audit.log")
 
     def last_words(self) -> str:
         """The end of every part's log, for a failed test."""
@@ -246,7 +247,7 @@ class ControlPlane:
         certificates.public_key(certificates.key(self.folder / "accounts.key"), self.folder / "accounts.pub")
         rows = [f'{self._tokens[user]},{user},{user},"{group}"\n' for user, group in USERS.items()]
         (self.folder / "tokens.csv").write_text("".join(rows))
-        (self.folder / "audit-policy.json").write_text(json.dumps(audit.POLICY))
+        (self.folder / "audit-policy.json").write_text(json.dumps(POLICY))
 
     @staticmethod
     def _etcd_flags(port: int, peer_port: int) -> list[str]:
