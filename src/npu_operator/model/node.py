@@ -46,6 +46,8 @@ class Taint(msgspec.Struct, frozen=True, gc=False):
     key: str
     effect: str
     value: str = ""
+    time_added: str | None = msgspec.field(default=None, name="timeAdded")
+    """Set by Kubernetes for NoExecute; whoever replaces the list of taints has to hand it on."""
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):

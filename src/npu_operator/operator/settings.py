@@ -1,0 +1,50 @@
+"""What one operator process is told at its start. What the cluster should look like is in `NPUOperatorCtl`, not here."""
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+import npu_operator
+from npu_operator.model import names
+
+DEFAULT_IMAGE = f"npu-operator:{npu_operator.__version__}"
+SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """All settings of `npu-operator run`. Seconds unless the name says otherwise."""
+
+    namespace: str = names.NAMESPACE
+    """Where the operator, its objects and the `NPUOperatorCtl` live."""
+    identity: str = "npu-operator"
+    """This replica, as the lease shows it; unique in the cluster."""
+    image: str = DEFAULT_IMAGE
+    """Image of the agents that the operator deploys: its own."""
+    version: str = npu_operator.__version__
+    kubeconfig: Path | None = None
+    """None: the cluster the process runs in, else `KUBECONFIG` or the usual file."""
+    context: str | None = None
+    listen_host: str = "0.0.0.0"  # noqa: S104  # kubelet and Prometheus come from other addresses
+    listen_port: int = 8080
+    lease_s: float = 15.0
+    """How long others wait before they take over from a silent leader (client-go's timings)."""
+    renew_s: float = 10.0
+    """How long a leader tries to renew before it gives up and exits."""
+    retry_s: float = 2.0
+    writers: int = 16
+    """Writes under way at once; API priority and fairness gives one client about that many seats."""
+
+
+def from_environment(env: Mapping[str, str] = os.environ) -> Settings:
+    """Settings as the pod's environment gives them; flags are laid over them by the command line."""
+    namespace = env.get("NPU_OPERATOR_NAMESPACE") or env.get("POD_NAMESPACE")
+    if not namespace and SERVICE_ACCOUNT_NAMESPACE.is_file():
+        namespace = SERVICE_ACCOUNT_NAMESPACE.read_text().strip()
+    return Settings(
+        namespace=namespace or names.NAMESPACE,
+        identity=env.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}",
+        image=env.get("NPU_OPERATOR_IMAGE") or DEFAULT_IMAGE,
+    )
