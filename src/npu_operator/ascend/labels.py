@@ -18,9 +18,9 @@ KERNEL = NFD + "kernel-version.full"
 OS_ID = NFD + "system-os_release.ID"
 OS_VERSION_ID = NFD + "system-os_release.VERSION_ID"
 
-# Set by people or by MindCluster. A key with several values: any of them is a sign.
+# Set by people or by MindCluster. A key with several values: any of them is a sign. Labels that we write ourselves are
+# none: they would keep a node an NPU node after its card is gone.
 SIGNS: dict[str, frozenset[str]] = {
-    "openfuyao.com/npu.present": frozenset({"true"}),
     "npu": frozenset({"true"}),
     "accelerator": frozenset({"huawei-Ascend910", "huawei-Ascend310", "huawei-Ascend310P", "huawei-npu"}),
     "workerselector": frozenset({"dls-worker-node"}),

@@ -6,7 +6,6 @@ itself < its patches, so `24.1.rc1.b030 < 24.1.rc1 < 24.1.rc1.2 < 24.1.rc2 < 24.
 """
 
 import re
-from functools import total_ordering
 
 import msgspec
 
@@ -17,7 +16,6 @@ _RANGE = re.compile(r"\s*([\[(])\s*([^,\[\]()]+?)\s*,\s*([^,\[\]()]+?)\s*([\])])
 _INNER = re.compile(r"V([0-9]{3})R([0-9]{3})C([0-9]{2,3})(?:SPC([0-9]{3}))?(?:B([0-9]{3}))?", re.IGNORECASE)
 
 
-@total_ordering
 class Version(msgspec.Struct, frozen=True, eq=False):
     """A version in the order of releases. `text` is as given; two spellings of one version are equal."""
 
@@ -32,6 +30,15 @@ class Version(msgspec.Struct, frozen=True, eq=False):
 
     def __lt__(self, other: "Version") -> bool:
         return (*self.key, _END) < (*other.key, _END)
+
+    def __le__(self, other: "Version") -> bool:
+        return not other < self
+
+    def __gt__(self, other: "Version") -> bool:
+        return other < self
+
+    def __ge__(self, other: "Version") -> bool:
+        return not self < other
 
     def __str__(self) -> str:
         return self.text

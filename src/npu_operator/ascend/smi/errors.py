@@ -15,6 +15,8 @@ from npu_operator.ascend.smi.readings import ErrorKind, ToolError
 # The user library's constructor prints this before anything else when it cannot use /dev/davinci_manager.
 CONSTRUCTOR_LINE = re.compile(r"DrvMngGetConsoleLogLevel failed", re.IGNORECASE)
 
+LONGEST_TEXT = 200  # characters kept of a line that may be anything
+
 NO_CARD_LINE = "There is no NPU card on this server."
 
 _CODE = re.compile(
@@ -99,4 +101,5 @@ def _told(rule: Rule, line: str, lines: Sequence[str]) -> ToolError:
 
 def unknown(lines: Iterable[str]) -> ToolError:
     """The error of a text that is neither a table nor a known message; its first line is kept."""
-    return ToolError(None, ErrorKind.OTHER, next((line.strip() for line in lines if line.strip()), "no output"))
+    first = next((line.strip() for line in lines if line.strip()), "no output")
+    return ToolError(None, ErrorKind.OTHER, first[:LONGEST_TEXT])

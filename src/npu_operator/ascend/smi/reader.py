@@ -15,7 +15,8 @@ from npu_operator.ascend.smi.readings import Chip, Details, ErrorKind, InfoTable
 # A shell prompt ($ or #, after nothing, `[user@host dir]` or `user@host:dir`), then a command that names the tool.
 _COMMAND = re.compile(r"^\s*(?:\(\S+\)\s*)?(?:\[[^\]]*\]|\S+@\S*?)?\s*[$#]\s+(?P<command>.*\bnpu-smi\b.*)$")
 _STATUS = re.compile(r"^\s*rc=([0-9]{1,3})\s*$")
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x00|\ufeff")
+# What surrounds a text without being of it: colours, marks of an encoding, the `>` of a quoting mail or issue.
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x00|\ufeff|^[ \t]*(?:>[ \t]?)+(?=[|+$#\t ])", re.MULTILINE)
 _TIMED_OUT = 124  # what timeout(1) exits with
 
 _WORD = re.compile(r"[^\s;|&]+")

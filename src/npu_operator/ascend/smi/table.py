@@ -183,6 +183,8 @@ class _Builder:
             ids, middle, numbers = row[0].split(), row[1], " ".join(row[2:])
         else:
             return None
+        if not numbers and " " in middle:
+            middle, numbers = middle.split(maxsplit=1)  # the bar between the two is missing
         words, pairs = cells.words_and_pairs(numbers)
         return _Row(ids=ids, middle=middle, words=words, pairs=pairs)
 
