@@ -1,7 +1,7 @@
 """One small HTTP server for probes and metrics, answered by the event loop itself.
 
-That is its point: a process whose loop hangs cannot answer, so `/healthz` goes the way a user's request goes. Only GET without a body is
-understood; anything else is refused and the connection closed. Not meant to face the internet.
+That is its point: a process whose loop hangs cannot answer. Only GET without a body is understood; anything else is
+refused and the connection closed. Not meant to face the internet.
 """
 
 import asyncio

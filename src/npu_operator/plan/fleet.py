@@ -1,7 +1,7 @@
-"""The plan for the whole cluster: who is in charge, what each changed node needs, which objects there should be, what to report.
+"""The plan for the cluster: who is in charge, what changed nodes need, which objects should be there, what to report.
 
-`Planner.plan` gives the same answer whether it saw every event or starts from nothing: what it keeps between two calls are verdicts
-that still stand, and a test compares both ways. A plan costs what changed, not what exists.
+`Planner.plan` gives the same answer whether it saw every event or starts from nothing: what it keeps between two calls
+are verdicts that still stand, and a test compares both ways. A plan costs what changed, not what exists.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,6 @@ from npu_operator.plan.writes import (
     NodeWrite,
     Note,
     ObjectWrite,
-    PatchNode,
     Remove,
     ReportCtl,
     ReportNode,
@@ -145,7 +144,7 @@ class Planner:
             return tuple(write for write in writes if write is not None), ()
         report = _report_node(npu_node, verdict, snapshot.now)
         writes.append(report)
-        told = notes.of_node(node, npu_node.status.plan, verdict) if report is not None else ()
+        told = tuple(notes.of_node(node, npu_node.status.plan, verdict)) if report is not None else ()
         return tuple(write for write in writes if write is not None), told
 
     def _is_unsigned(self, name: str) -> bool:
@@ -153,7 +152,7 @@ class Planner:
         return verdict is not None and verdict.state is NodeState.LEAVING
 
     def _take_back(self, snapshot: Snapshot, changed: set[str]) -> Plan:
-        """No object is in charge: nothing of ours stays. Modules stay loaded until the next boot; nobody unloads them."""
+        """No object is in charge: nothing of ours stays, but for the modules, which nobody unloads before a boot."""
         if snapshot.seconds_without_ctl < UNINSTALL_GRACE_S:
             return Plan(look_again_s=UNINSTALL_GRACE_S - snapshot.seconds_without_ctl)
         plan = Plan()
@@ -173,8 +172,9 @@ def object_writes(
 ) -> Iterable[ObjectWrite]:
     """What to ensure and what to remove.
 
-    A component in conflict keeps what it has. A driver's DaemonSet goes only when three things agree: no pod of it is wanted, none runs
-    where it should not, and no node is in its pool (facts/peers.md §3.4: any single one of them has led to endless loops).
+    A component in conflict keeps what it has. A driver's DaemonSet goes only when three things agree: no pod of it is
+    wanted, none runs where it should not, and no node is in its pool. Any single one of them has led other operators
+    into endless deletion and creation (facts/peers.md §3.4).
     """
     wanted: set[ObjectKey] = set()
     frozen = {component.name for component in components if component.conflicts}
@@ -188,21 +188,17 @@ def object_writes(
             else:
                 yield Ensure(component.name, body)
     hashes = {pool.hash for pool in pools}
-    for key, body in live.items():
-        if key in wanted or body["metadata"].get("labels", {}).get(labels.COMPONENT_OF) in frozen:
+    for key, old in live.items():
+        if key in wanted or old["metadata"].get("labels", {}).get(labels.COMPONENT_OF) in frozen:
             continue
-        if key.kind == "DaemonSet" and key.name.startswith(names.DRIVER_PREFIX) and not _is_empty(body, hashes):
+        if key.kind == "DaemonSet" and key.name.startswith(names.DRIVER_PREFIX) and not _is_empty(old, hashes):
             continue
-        yield _remove(key, body, "the spec wants it no more")
+        yield _remove(key, old, "the spec wants it no more")
 
 
 def _is_empty(body: Mapping[str, Any], hashes: set[str]) -> bool:
     pods = body.get("status", {})
-    runs = (
-        pods.get("desiredNumberScheduled", 0)
-        + pods.get("numberMisscheduled", 0)
-        + pods.get("currentNumberScheduled", 0)
-    )
+    runs = sum(pods.get(which, 0) for which in ("desiredNumberScheduled", "numberMisscheduled"))
     return not runs and body["metadata"]["name"].removeprefix(names.DRIVER_PREFIX) not in hashes
 
 
@@ -257,6 +253,3 @@ def _found_in_this_boot(npu_node: NPUNode | None, boot_id: str) -> Found | None:
 
 def _identity(ctl: ParsedCtl | None) -> tuple[str, int] | None:
     return None if ctl is None else (ctl.metadata.uid, ctl.metadata.generation)
-
-
-__all__ = ["PatchNode", "Plan", "Planner", "object_writes"]

@@ -1,7 +1,7 @@
-"""What we write on a Node because of its verdict: labels that our selectors use, feature labels, and the optional taint.
+"""What we write on a Node because of its verdict: labels for our selectors, feature labels, and the optional taint.
 
-All of it goes in one merge patch that carries the resourceVersion it was made from. Only exact keys of ours are touched; a taint
-only when our mark says that we put it there, since many clusters carry the same taint by hand.
+All of it goes in one merge patch that carries the resourceVersion it was made from. Only exact keys of ours are
+touched; a taint only when our mark says that we put it there, since many clusters carry the same taint by hand.
 """
 
 from typing import Any

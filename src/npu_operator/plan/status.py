@@ -1,11 +1,12 @@
-"""The status of the object in charge, from the tally and from what our DaemonSets report. Nothing in it moves by itself."""
+"""The status of the object in charge, from the tally and from what our DaemonSets report; nothing moves by itself."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from npu_operator.components.build import Component, Conflict
+from npu_operator.components.build import Component
+from npu_operator.components.conflicts import Conflict
 from npu_operator.components.pools import driver_image
 from npu_operator.model.ctl import Mode, Spec, driver_version_for
 from npu_operator.model.reading import ParsedCtl
@@ -44,7 +45,7 @@ class PartState(msgspec.Struct, frozen=True):
 
 
 def refused_status(ctl: ParsedCtl, refusal: Refusal, now: str) -> CtlStatus:
-    """The status of an object that is not in charge: two conditions that say so, and nothing that could be mistaken for truth."""
+    """The status of an object that is not in charge: two conditions say so; nothing else could be taken for truth."""
     told = [
         _condition(ConditionType.Ready, Truth.FALSE, refusal.reason, refusal.message),
         _condition(ConditionType.Conflict, Truth.TRUE, refusal.reason, refusal.message),
@@ -101,18 +102,13 @@ def part_state(component: Component, snapshot: Snapshot) -> PartState:
     """How far a component's DaemonSets are, and what the API server refused of it."""
     name = component.name[:1].lower() + component.name[1:]
     keys = [ObjectKey.of(body) for body in component.objects]
-    refused = [
-        f"{key.kind} {key.name}: {snapshot.refused_objects[key]}" for key in keys if key in snapshot.refused_objects
-    ]
+    refused = [f"{key.kind} {key.name}: {no}" for key in keys if (no := snapshot.refused_objects.get(key))]
     sets = [snapshot.objects.get(key) for key in keys if key.kind == "DaemonSet"]
     wanted, ready, updated = (
         sum(int(_pods(body).get(field, 0)) for body in sets)
         for field in ("desiredNumberScheduled", "numberReady", "updatedNumberScheduled")
     )
-    unseen = any(
-        body is None or _pods(body).get("observedGeneration", 0) < body["metadata"].get("generation", 0)
-        for body in sets
-    )
+    unseen = not all(body is not None and _is_observed(body) for body in sets)
     if refused:
         reason, message = Reason.NotReady, "; ".join(refused)
     elif unseen:
@@ -241,7 +237,7 @@ def _fleet_conditions(tally: Tally) -> Iterable[Condition]:
 
 def _conflict_conditions(conflicts: Sequence[Conflict]) -> Iterable[Condition]:
     for kind in (ConditionType.ComponentConflict, ConditionType.UnsupportedByVersion):
-        mine = [conflict for conflict in conflicts if conflict.reason == kind]
+        mine = [conflict for conflict in conflicts if str(conflict.reason) == str(kind)]
         if mine:
             message = "; ".join(conflict.message for conflict in mine)
             yield _condition(kind, Truth.TRUE, Reason(mine[0].reason), message)
@@ -285,6 +281,10 @@ def _condition(kind: str, status: Truth, reason: Reason, message: str) -> Condit
 
 def _has_pods(component: Component) -> bool:
     return any(body["kind"] == "DaemonSet" for body in component.objects)
+
+
+def _is_observed(body: Mapping[str, Any]) -> bool:
+    return int(_pods(body).get("observedGeneration", 0)) >= int(body["metadata"].get("generation", 0))
 
 
 def _pods(body: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""The fleet in numbers, kept by difference: one changed node costs one subtraction and one addition, whatever the fleet's size."""
+"""The fleet in numbers, kept by difference: a changed node costs a subtraction and an addition, whatever the size."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping

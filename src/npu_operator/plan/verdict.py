@@ -1,7 +1,8 @@
 """What is true of one node: has it an NPU, which pool is it in, can its chips be used, and if not, why.
 
-`judge` looks at nothing but its arguments, so a verdict stands as long as they are the same. What is still missing is an ordered
-list of small checks; the first objection is what people see, in the status, in events and in `kubectl npu why`.
+`judge` looks at nothing but its arguments, so a verdict stands as long as they are the same. What may stand between a
+node and Ready is an ordered list of small checks; the first objection is what people see, in the status, in events and
+in `kubectl npu why`.
 """
 
 from collections.abc import Callable
