@@ -38,6 +38,18 @@ class Pattern(msgspec.Struct, frozen=True):
         return re.fullmatch(self.regex, text) is not None
 
 
+class IntOrText(msgspec.Struct, frozen=True):
+    """For `int | str`: a whole number from `minimum`, or text that matches `regex` as a whole."""
+
+    minimum: int
+    regex: str
+    message: str
+
+    def accepts(self, value: int | str) -> bool:
+        """Is it such a number or text?"""
+        return value >= self.minimum if isinstance(value, int) else re.fullmatch(self.regex, value) is not None
+
+
 class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """An object in a spec. Its docstring is its description; `rules` are checked by the API server."""
 
@@ -66,10 +78,7 @@ Count = Annotated[int, Meta(ge=0, le=100_000)]
 Share = Annotated[
     int | str,
     Meta(max_length=16),
-    Rule(
-        "type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",
-        'must be a number of nodes from 1 or a percentage from "1%" to "100%"',
-    ),
+    IntOrText(1, "([1-9][0-9]?|100)%", 'must be a number of nodes from 1 or a percentage from "1%" to "100%"'),
 ]
 """A number of nodes, or a percentage of them, rounded up; see `share`."""
 Version = Annotated[

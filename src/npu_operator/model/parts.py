@@ -5,12 +5,16 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from .fields import LabelKey, LabelValue, Name, Pattern, Rule, Section
+from .fields import IntOrText, LabelKey, LabelValue, Name, Pattern, Rule, Section
 
 Quantity = Annotated[
     int | str,
     Meta(max_length=64),
-    Rule("type(self) == int || isQuantity(self)", "must be a quantity, for example 500m, 2 or 128Mi"),
+    IntOrText(
+        0,
+        r"([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?",
+        "must be a quantity, for example 500m, 2 or 128Mi",
+    ),
 ]
 Tag = Annotated[
     str,
