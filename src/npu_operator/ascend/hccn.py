@@ -13,6 +13,8 @@ import msgspec
 
 from npu_operator.ascend.install import key_values
 
+LONGEST_LINE = 2048  # the widest table of 950 has 150 characters
+
 _CONF_KEY = re.compile(r"(?P<name>[A-Za-z_]+?)_(?P<device>[0-9]{1,6})")
 _COMMAND = re.compile(r"^\s*\S*\s*[$#]\s+(?P<command>.*\bhccn_tool\b.*)$")
 _DEVICE_PREFIX = re.compile(r"^\s*\[device [0-9]+\]")
@@ -106,7 +108,7 @@ def read(text: str) -> Output:
     option: str | None = None
     values: dict[str, str] = {}
     records: list[str] = []
-    lines = [_DEVICE_PREFIX.sub("", line) for line in text.splitlines()]
+    lines = [_DEVICE_PREFIX.sub("", line[:LONGEST_LINE]) for line in text.splitlines()]
     for line in lines:
         if command := _COMMAND.match(line):
             option = option_of(command["command"])

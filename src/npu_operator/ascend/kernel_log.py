@@ -56,6 +56,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     fields: dict[str, str] = {}
 
 
+LONGEST_LINE = 2048  # printk cuts its records at 1,024 characters; a longer line is no record
+
 _STAMP = re.compile(r"^\s*(?:<[0-9]+>)?\[\s*([0-9]{1,12}\.[0-9]{1,9})\]\s*")
 _ASCEND = re.compile(r"\[ascend\]\s*(?P<rest>.*)$")
 _BRACKETS = re.compile(r"\[([^\]]*)\]\s*")
@@ -106,6 +108,7 @@ def read(text: str) -> Iterator[Line]:
 
 def read_line(raw: str) -> Line | None:
     """One line, or None when it has nothing to do with Ascend chips. Never raises."""
+    raw = raw[:LONGEST_LINE]
     stamp = _STAMP.match(raw)
     at_s = float(stamp[1]) if stamp else None
     rest = raw[stamp.end() :] if stamp else raw

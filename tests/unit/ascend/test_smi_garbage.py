@@ -3,6 +3,7 @@
 import json
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -75,6 +76,17 @@ def test_any_text_is_read_and_can_be_printed(text: str):
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read(raw: bytes):
     reader.read(raw.decode("latin-1"))
+
+
+@pytest.mark.parametrize("part", ["npu-smi ", "npu-smi", " ", "@", "[driver]", ": ", "0 / ", "| ", "a"])
+def test_a_line_without_end_is_given_up_soon(part: str):
+    endless = part * 100_000
+    found = reader.read("dcmi module initialize failed. ret is -8005\n" + endless)
+    assert isinstance(found, InfoTable)
+    assert found.error is not None
+    assert len(found.error.text) <= reader.LONGEST_LINE
+    list(kernel_log.read("[ascend] " + endless))
+    hccn.read(endless)
 
 
 @given(TEXTS)

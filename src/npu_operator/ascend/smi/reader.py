@@ -13,11 +13,15 @@ from npu_operator.ascend.smi import details, errors, table
 from npu_operator.ascend.smi.readings import Chip, Details, ErrorKind, InfoTable, Reading, ToolError, Value
 
 # A shell prompt ($ or #, after nothing, `[user@host dir]` or `user@host:dir`), then a command that names the tool.
-_COMMAND = re.compile(r"^\s*(?:\(\S+\)\s*)?(?:\[[^\]]*\]|\S+@\S*?)?\s*[$#]\s+(?P<command>.*\bnpu-smi\b.*)$")
+_COMMAND = re.compile(r"^\s*(?:\(\S+\)\s*)?(?:\[[^\]]*\]|[^\s@]+@\S*?)?\s*[$#]\s+(?P<command>.*\bnpu-smi\b.*)$")
 _STATUS = re.compile(r"^\s*rc=([0-9]{1,3})\s*$")
 # What surrounds a text without being of it: colours, marks of an encoding, the `>` of a quoting mail or issue.
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x00|\ufeff|^[ \t]*(?:>[ \t]?)+(?=[|+$#\t ])", re.MULTILINE)
 _TIMED_OUT = 124  # what timeout(1) exits with
+
+# 128 fault codes in one line, the most a chip reports, are 1,200 characters. Beyond that only rubbish is longer, and
+# matching takes time with the square of a line's length.
+LONGEST_LINE = 2048
 
 _WORD = re.compile(r"[^\s;|&]+")
 _OWN_FORMS = ("-l", "-m", "-h", "--help", "watch", "proc")  # sub-commands of `info` that take no -t
@@ -44,7 +48,7 @@ def read_all(text: str) -> tuple[Reading, ...]:
 
 def sections(text: str) -> tuple[Section, ...]:
     """The text cut at its command lines."""
-    return tuple(_cut(_ESCAPES.sub("", text).splitlines()))
+    return tuple(_cut([line[:LONGEST_LINE] for line in _ESCAPES.sub("", text).splitlines()]))
 
 
 def type_of(command: str) -> tuple[str, str]:
@@ -89,7 +93,7 @@ def _cut(lines: Sequence[str]) -> Iterator[Section]:
     command: str | None = None
     body: list[str] = []
     for line in lines:
-        if found := _COMMAND.match(line):
+        if "npu-smi" in line and (found := _COMMAND.match(line)):
             if command is not None or any(part.strip() for part in body):
                 yield Section(command, tuple(body))
             command, body = found["command"], []
