@@ -11,7 +11,7 @@ from msgspec import Meta, field
 
 from . import names
 from .chips import ChipFamily
-from .fields import LabelKey, LabelValue, Line, Name, Pattern, Rule, Section, Version
+from .fields import Keyed, LabelKey, LabelValue, Line, Name, Pattern, Rule, Section, Version
 from .parts import (
     Component,
     NodeSelector,
@@ -299,7 +299,7 @@ class Spec(Section, frozen=True, kw_only=True):
     ] = Discovery.AUTO
     placement: Annotated[Placement, "Where all components run."] = Placement()
     image_pull_secrets: Annotated[
-        tuple[PullSecret, ...], Meta(max_length=16), "Secrets with which all images are pulled."
+        tuple[PullSecret, ...], Meta(max_length=16), Keyed("name"), "Secrets with which all images are pulled."
     ] = ()
     registry: Annotated[
         str,

@@ -44,20 +44,42 @@ class IntOrText(msgspec.Struct, frozen=True):
     minimum: int
     regex: str
     message: str
+    spoken: bool = True
+    """Whether the API server says the message; where the value occurs many times over that would cost too much."""
 
     def accepts(self, value: int | str) -> bool:
         """Is it such a number or text?"""
         return value >= self.minimum if isinstance(value, int) else re.fullmatch(self.regex, value) is not None
 
 
+class Keyed(msgspec.Struct, frozen=True):
+    """A list whose entries are told apart by one field; no two may have the same."""
+
+    by: str
+
+
+class Distinct(msgspec.Struct, frozen=True):
+    """A list of words, none of them twice."""
+
+
 class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """An object in a spec. Its docstring is its description; `rules` are checked by the API server."""
 
     rules: typing.ClassVar[tuple[Rule, ...]] = ()
+    server_defaults: typing.ClassVar[bool] = True
+    """Whether the API server fills in defaults when the object is written, so that they stay as they are then."""
+
+
+class Part(Section, frozen=True, kw_only=True):
+    """An object that occurs in many places; only the operator knows its defaults, or each object would grow long."""
+
+    server_defaults = False
 
 
 class Policy(Section, frozen=True, kw_only=True):
-    """An object in a policy: the CRD sets no default in it, and `…Second` may also be written `…Seconds`."""
+    """An object in a policy: only the operator knows its defaults, and `…Second` may also be written `…Seconds`."""
+
+    server_defaults = False
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):

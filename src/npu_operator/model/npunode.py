@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from .chips import ChipFamily, ChipHealth, ChipState
-from .fields import Item, Line, Name, Pattern, Section, Stamp, Status, Text, Word
+from .fields import Distinct, Item, Line, Name, Pattern, Section, Stamp, Status, Text, Word
 from .metadata import Metadata
 
 DeviceId = Annotated[
@@ -224,6 +224,7 @@ class NPUNodeSpec(Section, frozen=True, kw_only=True):
     isolated_chips: Annotated[
         tuple[DeviceId, ...],
         Meta(max_length=128),
+        Distinct(),
         "Device ids that are not to be offered to pods, for example Ascend910-3.",
     ] = ()
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from .fields import IntOrText, LabelKey, LabelValue, Name, Pattern, Rule, Section
+from .fields import IntOrText, Keyed, LabelKey, LabelValue, Name, Part, Pattern, Rule, Section
 
 Quantity = Annotated[
     int | str,
@@ -14,6 +14,7 @@ Quantity = Annotated[
         0,
         r"([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?",
         "must be a quantity, for example 500m, 2 or 128Mi",
+        spoken=False,
     ),
 ]
 Tag = Annotated[
@@ -63,7 +64,7 @@ class TaintEffect(StrEnum):
     NO_EXECUTE = "NoExecute"
 
 
-class Image(Section, frozen=True, kw_only=True):
+class Image(Part, frozen=True, kw_only=True):
     """Where an image comes from. What is empty is the image that this release of the operator was tested with."""
 
     repository: Annotated[
@@ -79,7 +80,7 @@ class Image(Section, frozen=True, kw_only=True):
     pull_policy: Annotated[PullPolicy, "When the kubelet pulls the image."] = PullPolicy.IF_NOT_PRESENT
 
 
-class Resources(Section, frozen=True, kw_only=True):
+class Resources(Part, frozen=True, kw_only=True):
     """Requests and limits of the component's main container, as in a pod."""
 
     limits: Annotated[dict[Name, Quantity], Meta(max_length=16), "Limits by resource name."] = field(
@@ -90,7 +91,7 @@ class Resources(Section, frozen=True, kw_only=True):
     )
 
 
-class Toleration(Section, frozen=True, kw_only=True):
+class Toleration(Part, frozen=True, kw_only=True):
     """A taint that the pods tolerate, as in a pod."""
 
     rules = (
@@ -119,7 +120,7 @@ class Toleration(Section, frozen=True, kw_only=True):
     )
 
 
-class Affinity(Section, frozen=True, kw_only=True):
+class Affinity(Part, frozen=True, kw_only=True):
     """Scheduling affinity, as in a pod; what is inside is checked when the pods are made."""
 
     node_affinity: Annotated[dict[str, Any], "As in a pod."] = field(default_factory=dict)
@@ -127,7 +128,7 @@ class Affinity(Section, frozen=True, kw_only=True):
     pod_anti_affinity: Annotated[dict[str, Any], "As in a pod."] = field(default_factory=dict)
 
 
-class EnvVar(Section, frozen=True, kw_only=True):
+class EnvVar(Part, frozen=True, kw_only=True):
     """An environment variable, as in a pod. A name that the component sets itself is replaced, never doubled."""
 
     rules = (Rule("!(has(self.value) && self.value != '' && has(self.valueFrom))", "set value or valueFrom, not both"),)
@@ -137,7 +138,7 @@ class EnvVar(Section, frozen=True, kw_only=True):
     value_from: Annotated[dict[str, Any], "Source of the value, as in a pod."] = field(default_factory=dict)
 
 
-class PullSecret(Section, frozen=True, kw_only=True):
+class PullSecret(Part, frozen=True, kw_only=True):
     """The name of a Secret in the operator's namespace."""
 
     name: Annotated[
@@ -164,7 +165,9 @@ class Placed(Section, frozen=True, kw_only=True):
     priority_class_name: Annotated[
         str, Meta(max_length=253), "PriorityClass of the component; empty: that of `placement`."
     ] = ""
-    env: Annotated[tuple[EnvVar, ...], Meta(max_length=128), "Further environment variables, merged by name."] = ()
+    env: Annotated[
+        tuple[EnvVar, ...], Meta(max_length=128), Keyed("name"), "Further environment variables, merged by name."
+    ] = ()
 
 
 class Component(Placed, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from .fields import Alias, Count, LabelKey, Pattern, Policy, Rule, Seconds, SecondsOrNoLimit, Share
+from .fields import Alias, Count, Distinct, LabelKey, Pattern, Policy, Rule, Seconds, SecondsOrNoLimit, Share
 
 PodSelector = Annotated[str, Meta(max_length=1024)]
 ClockTime = Annotated[
@@ -58,7 +58,9 @@ class Window(Policy, frozen=True, kw_only=True):
         Rule("!has(self.start) || !has(self.end) || self.start != self.end", "start and end of a window must differ"),
     )
 
-    days: Annotated[tuple[Day, ...], Meta(max_length=7), "Days on which the window starts; empty: every day."] = ()
+    days: Annotated[
+        tuple[Day, ...], Meta(max_length=7), Distinct(), "Days on which the window starts; empty: every day."
+    ] = ()
     start: Annotated[ClockTime, "Time of day at which the window opens."] = "00:00"
     end: Annotated[ClockTime, "Time of day at which it closes; earlier than `start` means on the next day."] = "23:59"
     time_zone: Annotated[TimeZone, "IANA time zone of `start` and `end`."] = "UTC"

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from .fields import Item, Line, Name, Stamp, Status, Text, Word
+from .fields import Item, Keyed, Line, Name, Stamp, Status, Text, Word
 
 
 class Truth(StrEnum):
@@ -113,9 +113,11 @@ class CtlStatus(Status, frozen=True, kw_only=True, gc=False):
     """What is, as opposed to what should be."""
 
     observed_generation: Annotated[int, "The generation of the spec that this status speaks about."] = 0
-    conditions: Annotated[tuple[Condition, ...], Meta(max_length=64), "Statements about the whole."] = ()
+    conditions: Annotated[tuple[Condition, ...], Meta(max_length=64), Keyed("type"), "Statements about the whole."] = ()
     nodes: Annotated[NodeCounts, "The fleet in numbers."] = NodeCounts()
-    components: Annotated[tuple[ComponentStatus, ...], Meta(max_length=32), "The components in numbers."] = ()
+    components: Annotated[
+        tuple[ComponentStatus, ...], Meta(max_length=32), Keyed("name"), "The components in numbers."
+    ] = ()
     pools: Annotated[tuple[PoolStatus, ...], Meta(max_length=256), "Pools of nodes and their driver images."] = ()
     upgrade: Annotated[UpgradeStatus, "The rollout under way."] = UpgradeStatus()
     history: Annotated[

@@ -1,0 +1,1 @@
+"""The commands: `npu-operator …` and `kubectl npu …`."""
