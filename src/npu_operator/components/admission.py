@@ -15,6 +15,7 @@ from npu_operator.components.placement import metadata
 from npu_operator.model import names
 
 COMPONENT = "Rbac"
+GROUP = "admissionregistration.k8s.io"
 NAME = "npu-operator-agents"
 NODE_CLAIM = "authentication.kubernetes.io/node-name"
 
@@ -59,7 +60,7 @@ def build(facts: ClusterFacts, accounts: Iterable[str]) -> tuple[Object, ...]:
     """The policy for these ServiceAccounts, and the binding that puts it in force."""
     users = ", ".join(f"'system:serviceaccount:{facts.namespace}:{account}'" for account in accounts)
     policy: Object = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
+        "apiVersion": f"{GROUP}/v1",
         "kind": "ValidatingAdmissionPolicy",
         "metadata": metadata(NAME, COMPONENT, facts, namespaced=False),
         "spec": {
@@ -83,7 +84,7 @@ def build(facts: ClusterFacts, accounts: Iterable[str]) -> tuple[Object, ...]:
         },
     }
     binding: Object = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
+        "apiVersion": f"{GROUP}/v1",
         "kind": "ValidatingAdmissionPolicyBinding",
         "metadata": metadata(NAME, COMPONENT, facts, namespaced=False),
         "spec": {"policyName": NAME, "validationActions": ["Deny"]},

@@ -73,15 +73,10 @@ COMPONENTS: tuple[tuple[str, Switch, Builder], ...] = (
 def wanted(spec: Spec, facts: ClusterFacts) -> tuple[Component, ...]:
     """What should be in the cluster. Same input, same output."""
     against = conflicts(spec, facts.pools)
-    return tuple(
-        _component(name, switch(spec), builder, spec, facts, tuple(one for one in against if one.component == name))
-        for name, switch, builder in COMPONENTS
-    )
-
-
-def _component(
-    name: str, is_on: bool, build: Builder, spec: Spec, facts: ClusterFacts, against: tuple[Conflict, ...]
-) -> Component:
-    is_blocked = any(not conflict.chips for conflict in against)
-    objects = build(spec, facts) if is_on and not is_blocked else ()
-    return Component(name=name, is_on=is_on, objects=objects, conflicts=against)
+    components = []
+    for name, is_on, build in COMPONENTS:
+        found = tuple(conflict for conflict in against if conflict.component == name)
+        is_blocked = any(not conflict.chips for conflict in found)
+        objects = () if is_blocked else build(spec, facts)
+        components.append(Component(name=name, is_on=is_on(spec), objects=objects, conflicts=found))
+    return tuple(components)

@@ -28,6 +28,7 @@ def build(spec: Spec, facts: ClusterFacts) -> tuple[Object, ...]:
         pull_policy=PullPolicy.IF_NOT_PRESENT,
         command=pods.agent_command("discovery"),
         env={environment.HOST_ROOT: pods.HOST_ROOT},
+        security=pods.AS_NOBODY,
         mounts=(SYSFS,),
         requests={"cpu": "5m", "memory": "32Mi"},
         limits={"memory": "96Mi"},

@@ -67,10 +67,13 @@ def wanted_of(annotations: dict[str, str]) -> WantedDriver:
 
 
 def build(spec: Spec, facts: ClusterFacts) -> tuple[Object, ...]:
-    """A DaemonSet for each pool; none in passthrough."""
-    if not spec.driver.enabled:
-        return ()
-    return tuple(_of_pool(pool, spec, facts) for pool in facts.pools)
+    """A DaemonSet for each pool; in passthrough only where nodes still run a driver of ours."""
+    return tuple(_of_pool(pool, spec, facts) for pool in served_pools(spec, facts))
+
+
+def served_pools(spec: Spec, facts: ClusterFacts) -> tuple[Pool, ...]:
+    """The pools that have a loader."""
+    return facts.pools if spec.driver.enabled else facts.pools_to_keep
 
 
 def name_for(pool: Pool) -> str:

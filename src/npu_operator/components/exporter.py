@@ -26,6 +26,7 @@ def build(spec: Spec, facts: ClusterFacts) -> tuple[Object, ...]:
         pull_policy=part.image.pull_policy,
         command=pods.agent_command("exporter"),
         env={environment.METRICS_PORT: str(PORT)},
+        security=pods.AS_NOBODY,
         mounts=(pods.STATE,),
         requests={"cpu": "10m", "memory": "48Mi"},
         limits={"memory": "128Mi"},

@@ -22,6 +22,10 @@ class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Handler of RuntimeClass `ascend`: containerd's default runtime where CDI works, `ascend` on the legacy path."""
     pools: tuple[Pool, ...] = ()
     """One driver DaemonSet each, in this order."""
+    pools_to_keep: tuple[Pool, ...] = ()
+    """In passthrough: the pools with nodes that run a driver we loaded. They keep their loader, or the next boot would
+    be without a driver.
+    """
 
     @property
     def is_legacy_runtime(self) -> bool:

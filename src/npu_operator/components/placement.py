@@ -140,7 +140,7 @@ def _container(container: pods.Container, part: Placed) -> Object:
             "command": list(container.command),
             "env": environment.variables(ours, part.env),
             "image": container.image,
-            "imagePullPolicy": container.pull_policy,
+            "imagePullPolicy": container.pull_policy.value,
             "name": container.name,
             "ports": [{"containerPort": container.port, "name": "http", "protocol": "TCP"}] if container.port else [],
             "resources": resources(container, part.resources),
@@ -190,9 +190,9 @@ def _toleration(wanted: Toleration) -> Object:
     seconds = {} if wanted.toleration_seconds is None else {"tolerationSeconds": wanted.toleration_seconds}
     texts = {
         "key": wanted.key,
-        "operator": str(wanted.operator),
+        "operator": wanted.operator.value,
         "value": wanted.value,
-        "effect": str(wanted.effect),
+        "effect": wanted.effect.value,
     }
     return {**{name: text for name, text in texts.items() if text}, **seconds}
 

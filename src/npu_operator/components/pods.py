@@ -4,12 +4,14 @@ Values only. Every right a container has is written down in its component's modu
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
 from npu_operator.components.labels import Object
 from npu_operator.model import names
+from npu_operator.model.parts import PullPolicy
 
 HOST_ROOT: Final = "/host"
 """Where privileged agents see the root of the host."""
@@ -69,11 +71,12 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     image: str
-    pull_policy: str
+    pull_policy: PullPolicy
     command: tuple[str, ...] = ()
     """Empty: the image's own."""
     env: Mapping[str, str] = {}
-    security: Mapping[str, Any] = AS_NOBODY
+    security: Mapping[str, Any]
+    """`AS_NOBODY`, `AS_ROOT` or `PRIVILEGED`; there is no default, so that each right is written down."""
     mounts: tuple[Mount, ...] = ()
     requests: Mapping[str, str] = {}
     limits: Mapping[str, str] = {}
@@ -100,7 +103,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str] = {}
     """Labels of the pods besides the selector's."""
     annotations: Mapping[str, str] = {}
-    node_labels: Mapping[str, str] = {names.NPU_PRESENT: names.TRUE}
+    node_labels: Mapping[str, str] = MappingProxyType({names.NPU_PRESENT: names.TRUE})
     """Where it runs; only labels that we write ourselves."""
     never_on: str = ""
     """A node label whose presence keeps the pods away; empty: none."""

@@ -30,9 +30,9 @@ def canonical(text: str | int) -> str:
 
 
 def _binary(value: decimal.Decimal) -> str:
-    """With a binary suffix; below 1024 the server falls back to decimal ones."""
+    """With a binary suffix; below 1024, and for fractions of a byte, the server falls back to decimal ones."""
     if -1024 < value < 1024 or value != value.to_integral_value():
-        return _decimal(value.to_integral_value(decimal.ROUND_CEILING) if abs(value) >= 1024 else value)
+        return _decimal(value)
     power, whole = 0, int(value)
     while power < len(_BINARY) - 1 and whole % 1024 == 0:
         power, whole = power + 1, whole // 1024

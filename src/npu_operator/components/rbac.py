@@ -89,10 +89,10 @@ WITH_RIGHTS = tuple(account.name for account in ACCOUNTS if account.has_rights)
 """The accounts whose requests `admission` looks at."""
 
 
-def accounts_for(spec: Spec) -> tuple[Account, ...]:
+def accounts_for(spec: Spec, facts: ClusterFacts) -> tuple[Account, ...]:
     """The accounts that this spec needs; the rights of what is switched off go as well."""
     needed = {
-        driver.SERVICE_ACCOUNT: spec.driver.enabled,
+        driver.SERVICE_ACCOUNT: spec.driver.enabled or bool(facts.pools_to_keep),
         device_plugin.SERVICE_ACCOUNT: spec.device_plugin.enabled,
         exporter.SERVICE_ACCOUNT: spec.exporter.enabled,
         validator.SERVICE_ACCOUNT: spec.device_plugin.enabled,
@@ -105,7 +105,7 @@ def accounts_for(spec: Spec) -> tuple[Account, ...]:
 def build(spec: Spec, facts: ClusterFacts) -> tuple[Object, ...]:
     """The fence first, then accounts and rights."""
     objects = list(admission.build(facts, WITH_RIGHTS))
-    for account in accounts_for(spec):
+    for account in accounts_for(spec, facts):
         objects += _of_account(account, facts)
     return tuple(objects)
 
