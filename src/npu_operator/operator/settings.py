@@ -1,4 +1,4 @@
-"""What one operator process is told at its start. What the cluster should look like is in `NPUOperatorCtl`, not here."""
+"""What one operator process is told at its start. What the cluster should look like is told by `NPUOperatorCtl`."""
 
 import os
 import socket

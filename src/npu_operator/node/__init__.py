@@ -1,0 +1,1 @@
+"""The node processes: one program, one module per agent. `host.py` is the only door to the host."""

@@ -1,0 +1,274 @@
+"""The loop: take what changed, observe, plan, act. The one place where the three are wired together.
+
+All dirty keys are taken at once, so a burst of events is one plan; there is one loop, so the fleet has one decider.
+Writes go to the `Writer` and are carried out beside the loop, which stays free to plan anew while a thousand nodes are
+being labelled.
+"""
+
+import random
+
+import msgspec
+import structlog
+
+from npu_operator.kube import apply, merge
+from npu_operator.kube.api import NODES, ApiError, Clock, Cluster, Object, Preconditions
+from npu_operator.kube.clock import stamp
+from npu_operator.kube.events import Recorder
+from npu_operator.kube.objects import Whole, decode_whole
+from npu_operator.kube.queue import Queue
+from npu_operator.model import names, npunode
+from npu_operator.model.node import NodeDecoder
+from npu_operator.model.reading import parse_ctl
+from npu_operator.operator.picture import FLEET, NODE, Picture
+from npu_operator.operator.resources import CTLS, NPU_NODES, resource_of
+from npu_operator.operator.settings import Settings
+from npu_operator.operator.writer import Urgency, Write, Writer
+from npu_operator.plan.fleet import SIGN_PATIENCE_S, Plan, Planner
+from npu_operator.plan.snapshot import ObjectKey
+from npu_operator.plan.writes import (
+    CreateNPUNode,
+    DeleteNPUNode,
+    Ensure,
+    NodeWrite,
+    ObjectWrite,
+    PatchNode,
+    Remove,
+    ReportCtl,
+    ReportNode,
+)
+
+LOG = structlog.get_logger()
+
+MANAGER = names.OPERATOR_NAME
+"""Field managers are this and the concern: components, nodes, status, plan."""
+APPLIED = f"{names.GROUP}/applied"
+"""Annotation on what we deploy: the hash of what we applied, so that a field we dropped is noticed."""
+STATUS_EVERY_S = 1.0
+"""At most one status a second: while a fleet comes up, each of a thousand nodes changes its counts."""
+REPORT_AFTER_S = 2.0
+"""A node's plan is published when it has stood that long: on a node that comes up it changes many times in a row."""
+
+
+class Operator:
+    """One process' work while it leads."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, settings: Settings, rng: random.Random) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self.queue = Queue(clock=clock, rng=rng)
+        self.picture = Picture(cluster, clock, settings, rng, self.queue.add)
+        self.planner = Planner()
+        self.writer = Writer(workers=settings.writers, on_done=self._written)
+        self.events = Recorder(
+            cluster, clock, controller=names.OPERATOR_NAME, instance=settings.identity, namespace=settings.namespace
+        )
+        self.rounds = 0
+        self.planning_s = 0.0
+        self.last_round = clock.monotonic()
+        self._settings = settings
+        self._checked: dict[ObjectKey, tuple[Object, Whole]] = {}
+        """Pairs of wanted and live objects that were compared and agree."""
+        self._status_due = 0.0
+        self._report_due: dict[str, tuple[Object, float]] = {}
+        self._decode_node = NodeDecoder()
+
+    async def lead(self) -> None:
+        """Reconcile until cancelled. Needs the picture's reflectors and the writer to run beside it."""
+        await self.picture.complete()
+        for name in self.picture.nodes.view:
+            self.queue.add(NODE + name)
+        self.queue.add(FLEET)
+        while True:
+            keys = await self.queue.take_all()
+            try:
+                self._reconcile({key.removeprefix(NODE) for key in keys if key.startswith(NODE)})
+            finally:
+                self.queue.done(keys)
+
+    def _reconcile(self, changed: set[str]) -> None:
+        """One round. Nothing is awaited, so the picture stands still while it is looked at."""
+        begun = self._clock.monotonic()
+        refused = {
+            ObjectKey(*key.removeprefix("object/").split("|")): str(error)
+            for key, error in self.writer.errors.items()
+            if key.startswith("object/")
+        }
+        snapshot = self.picture.snapshot(refused=refused, now=stamp(self._clock.now()))
+        plan = self.planner.plan(snapshot, changed)
+        self.picture.note_unsigned(plan.unsigned, plan.nodes)
+        self._act(plan)
+        self.rounds += 1
+        self.last_round = self._clock.monotonic()
+        self.planning_s += self.last_round - begun
+        if plan.look_again_s is not None:
+            self.queue.add_after(FLEET, plan.look_again_s)
+        for name in plan.unsigned:
+            self.queue.add_after(NODE + name, SIGN_PATIENCE_S)
+
+    def _act(self, plan: Plan) -> None:
+        for write in plan.objects:
+            self._act_on_object(write)
+        for report in plan.ctls:
+            self._report_ctl(report)
+        for name, writes in plan.nodes.items():
+            self._act_on_node(name, writes)
+        for note in plan.notes:
+            self.events.note(
+                kind=note.kind,
+                namespace=note.namespace,
+                name=note.name,
+                uid=note.uid,
+                reason=note.reason,
+                message=note.message,
+                is_warning=note.is_warning,
+            )
+
+    def _act_on_object(self, write: ObjectWrite) -> None:
+        if isinstance(write, Remove):
+            key = ObjectKey(write.api_version, write.kind, write.namespace, write.name)
+            self.writer.wish(Urgency.OBJECT, _object_key(key), self._removal(write), write.why)
+            return
+        key = ObjectKey.of(write.body)
+        live = self.picture.live(key)
+        wanted, agreed = self._checked.get(key, (None, None))
+        if live is not None and agreed is live and wanted is write.body:
+            return
+        why = apply.needs_apply(write.body, None if live is None else live.body, hash_annotation=APPLIED)
+        if why is None and live is not None:
+            self._checked[key] = (write.body, live)
+            self.writer.withdraw(Urgency.OBJECT, _object_key(key))
+        elif why is not None:
+            self.writer.wish(Urgency.OBJECT, _object_key(key), self._applying(write), why)
+
+    def _act_on_node(self, name: str, writes: tuple[NodeWrite, ...]) -> None:
+        self._report_due_unless(name, writes)
+        for write in writes:
+            if isinstance(write, PatchNode):
+                self.writer.wish(Urgency.NODE, NODE + name, self._node_patch(write), write.why)
+            elif isinstance(write, CreateNPUNode):
+                self.writer.wish(Urgency.NPU_NODE, f"npunode/{name}", self._npu_node(write), "the node has an NPU")
+            elif isinstance(write, DeleteNPUNode):
+                self.writer.wish(Urgency.NPU_NODE, f"npunode/{name}", self._npu_node_removal(write), "no NPU any more")
+        if not any(isinstance(write, PatchNode) for write in writes):
+            self.writer.withdraw(Urgency.NODE, NODE + name)
+
+    def _report_due_unless(self, name: str, writes: tuple[NodeWrite, ...]) -> None:
+        """Publish the node's plan once it has stood for a moment; forget it when there is nothing new to say."""
+        report = next((write for write in writes if isinstance(write, ReportNode)), None)
+        if report is None:
+            self._report_due.pop(name, None)
+            self.writer.withdraw(Urgency.REPORT, f"report/{name}")
+            return
+        said = {key: value for key, value in report.plan.items() if key != "since"}
+        now = self._clock.monotonic()
+        before, due = self._report_due.get(name, ({}, 0.0))
+        if before != said:
+            due = now + REPORT_AFTER_S
+            self._report_due[name] = (said, due)
+        if now >= due:
+            self.writer.wish(Urgency.REPORT, f"report/{name}", self._report(report), report.plan.get("reason", ""))
+        else:
+            self.queue.add_after(NODE + name, due - now)
+
+    def _report_ctl(self, report: ReportCtl) -> None:
+        now = self._clock.monotonic()
+        if now < self._status_due:
+            self.queue.add_after(FLEET, self._status_due - now)
+            return
+        self._status_due = now + STATUS_EVERY_S
+        key = f"ctl/{report.namespace}/{report.name}"
+        self.writer.wish(Urgency.STATUS, key, self._status(report), "the status changed")
+
+    def _applying(self, write: Ensure) -> Write:
+        async def act() -> None:
+            body = apply.with_hash(write.body, hash_annotation=APPLIED)
+            resource = resource_of(write.body["apiVersion"], write.body["kind"])
+            answer = await self._cluster.apply(resource, body, manager=f"{MANAGER}/components")
+            self.picture.objects[resource].put(decode_whole(answer))
+
+        return act
+
+    def _removal(self, write: Remove) -> Write:
+        async def act() -> None:
+            resource = resource_of(write.api_version, write.kind)
+            await self._cluster.delete(
+                resource, write.name, write.namespace or None, preconditions=Preconditions(uid=write.uid)
+            )
+
+        return act
+
+    def _node_patch(self, write: PatchNode) -> Write:
+        async def act() -> None:
+            answer = await self._cluster.patch(NODES, write.node, write.body, manager=f"{MANAGER}/nodes")
+            self.picture.nodes.put(self._decode_node(answer))
+
+        return act
+
+    def _npu_node(self, write: CreateNPUNode) -> Write:
+        async def act() -> None:
+            body: Object = {
+                "apiVersion": names.API_VERSION,
+                "kind": names.NODE_KIND,
+                "metadata": {
+                    "name": write.node,
+                    "labels": {names.LABEL_MANAGED_BY: names.OPERATOR_NAME},
+                    "ownerReferences": [
+                        {"apiVersion": "v1", "kind": "Node", "name": write.node, "uid": write.node_uid}
+                    ],
+                },
+            }
+            answer = await self._cluster.create(NPU_NODES, body, manager=f"{MANAGER}/nodes")
+            self.picture.npu_nodes.put(npunode.decode(answer))
+
+        return act
+
+    def _npu_node_removal(self, write: DeleteNPUNode) -> Write:
+        async def act() -> None:
+            await self._cluster.delete(NPU_NODES, write.node, preconditions=Preconditions(uid=write.uid))
+
+        return act
+
+    def _report(self, write: ReportNode) -> Write:
+        async def act() -> None:
+            there = self.picture.npu_nodes.get(write.node)
+            if there is None:
+                return  # it has gone meanwhile; the change has marked the node dirty
+            change = merge.difference(msgspec.to_builtins(there.status.plan), write.plan)
+            patch = {
+                "metadata": {"resourceVersion": there.metadata.resource_version},
+                "status": {"plan": change},
+            }
+            answer = await self._cluster.patch(
+                NPU_NODES, write.node, patch, manager=f"{MANAGER}/plan", subresource="status"
+            )
+            self.picture.npu_nodes.put(npunode.decode(answer))
+
+        return act
+
+    def _status(self, write: ReportCtl) -> Write:
+        async def act() -> None:
+            there = self.picture.ctls.get(f"{write.namespace}/{write.name}")
+            if there is None:
+                return  # it has gone meanwhile; the change has marked the fleet dirty
+            patch = {
+                "metadata": {"resourceVersion": there.metadata.resource_version},
+                "status": merge.difference(msgspec.to_builtins(there.status), write.status),
+            }
+            answer = await self._cluster.patch(
+                CTLS, write.name, patch, write.namespace, manager=f"{MANAGER}/status", subresource="status"
+            )
+            self.picture.ctls.put(parse_ctl(answer))
+
+        return act
+
+    def _written(self, key: str, error: ApiError | None) -> None:
+        """Plan the key again after a failure, with a back-off; a success needs nothing, the store has told already."""
+        again = NODE + key.partition("/")[2] if key.startswith((NODE, "npunode/", "report/")) else FLEET
+        if error is None:
+            self.queue.forget(again)
+        else:
+            self.queue.retry(again)
+
+
+def _object_key(key: ObjectKey) -> str:
+    return "object/" + "|".join(key)

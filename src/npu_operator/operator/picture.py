@@ -1,0 +1,165 @@
+"""Observe: stores and reflectors of everything the operator looks at, and the frozen `Snapshot` made of them.
+
+A change marks the key of what it is about dirty: `node/a7` for a Node or its NPUNode, `fleet` for everything else. An
+event that changes nothing we read ends in the store.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from npu_operator.kube import api
+from npu_operator.kube.api import ApiError, Clock, Cluster, Resource
+from npu_operator.kube.objects import Slim, Whole, decode_whole, decoder
+from npu_operator.kube.reflector import Reflector
+from npu_operator.kube.store import Store
+from npu_operator.model import names, npunode
+from npu_operator.model.node import Node, NodeDecoder
+from npu_operator.model.npunode import NPUNode
+from npu_operator.model.reading import ParsedCtl, parse_ctl
+from npu_operator.operator import resources
+from npu_operator.operator.settings import Settings
+from npu_operator.plan.snapshot import ObjectKey, Snapshot
+
+FLEET = "fleet"
+NODE = "node/"
+OURS = {names.LABEL_MANAGED_BY: names.OPERATOR_NAME}
+
+
+class Picture:
+    """What the operator knows of the cluster. `dirty` is called with the key of each thing that changed."""
+
+    def __init__(
+        self, cluster: Cluster, clock: Clock, settings: Settings, rng: random.Random, dirty: Callable[[str], None]
+    ) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._dirty = dirty
+        self.problems: dict[str, ApiError] = {}
+        """What the API server refuses us, by resource."""
+        self.ctls: Store[ParsedCtl] = Store()
+        self.nodes: Store[Node] = Store()
+        self.npu_nodes: Store[NPUNode] = Store()
+        self.crds: Store[Slim] = Store()
+        self.objects: dict[Resource, Store[Whole]] = {
+            resource: Store() for resource in (*resources.OWNED, *resources.OPTIONAL)
+        }
+        self.nodes.on_change(self._node_changed)
+        self.npu_nodes.on_change(self._node_changed)
+        for store in (self.ctls, self.crds, *self.objects.values()):
+            store.on_change(lambda *_: dirty(FLEET))
+        self._unsigned_since: dict[str, float] = {}
+        self._without_ctl_since: float | None = None
+
+        def reflect(resource: Resource, store: Store[Any], decode: Callable[[Any], Any], **which: Any) -> Reflector[Any]:
+            return Reflector(
+                cluster,
+                resource,
+                store,
+                decode,
+                clock=clock,
+                rng=rng,
+                on_trouble=lambda error: self._troubled(resource, error),
+                **which,
+            )
+
+        selector = api.selector(OURS)
+        self.reflectors: tuple[Reflector[Any], ...] = (
+            reflect(resources.CTLS, self.ctls, parse_ctl),
+            reflect(api.NODES, self.nodes, NodeDecoder()),
+            reflect(resources.NPU_NODES, self.npu_nodes, npunode.decode),
+            reflect(
+                api.CUSTOM_RESOURCE_DEFINITIONS,
+                self.crds,
+                decoder(Slim),
+                fields=f"metadata.name={resources.SERVICE_MONITOR_CRD}",
+            ),
+            *(
+                reflect(
+                    resource,
+                    self.objects[resource],
+                    decode_whole,
+                    namespace=settings.namespace if resource.namespaced else None,
+                    labels=selector,
+                )
+                for resource in resources.OWNED
+            ),
+        )
+        self.optional: tuple[Reflector[Any], ...] = tuple(
+            reflect(resource, self.objects[resource], decode_whole, namespace=settings.namespace, labels=selector)
+            for resource in resources.OPTIONAL
+        )
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything that has to be known before a first decision has been listed."""
+        return all(reflector.synced.is_set() for reflector in self.reflectors)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Resources not listed yet, with what the API server says about it, one sentence each."""
+        return tuple(
+            str(self.problems.get(reflector.resource.name, f"{reflector.resource.name} not listed yet"))
+            for reflector in self.reflectors
+            if not reflector.synced.is_set()
+        )
+
+    async def complete(self) -> None:
+        """Wait until everything has been listed."""
+        for reflector in self.reflectors:
+            await reflector.synced.wait()
+
+    def live(self, key: ObjectKey) -> Whole | None:
+        """An object of ours as it is; None when it does not exist or does not carry our label."""
+        store = self.objects[resources.resource_of(key.api_version, key.kind)]
+        return store.get(f"{key.namespace}/{key.name}" if key.namespace else key.name)
+
+    def note_unsigned(self, names_: tuple[str, ...], looked_at: Mapping[str, Any]) -> None:
+        """Begin to count for nodes that lost their last sign, and stop for those looked at that have one again."""
+        for name in looked_at:
+            if name not in names_:
+                self._unsigned_since.pop(name, None)
+        for name in names_:
+            self._unsigned_since.setdefault(name, self._clock.monotonic())
+
+    def snapshot(self, *, refused: Mapping[ObjectKey, str], now: str) -> Snapshot:
+        """Freeze. Mappings are views of the stores; the loop does not await while it uses them."""
+        ctls = self.ctls.view
+        monotonic = self._clock.monotonic()
+        in_charge = any(
+            ctl.metadata.namespace == self._settings.namespace and ctl.metadata.deletion_timestamp is None
+            for ctl in ctls.values()
+        )
+        if in_charge:
+            self._without_ctl_since = None
+        elif self._without_ctl_since is None:
+            self._without_ctl_since = monotonic
+        return Snapshot(
+            namespace=self._settings.namespace,
+            operator_image=self._settings.image,
+            operator_version=self._settings.version,
+            now=now,
+            ctls=ctls,
+            nodes=self.nodes.view,
+            npu_nodes=self.npu_nodes.view,
+            objects={
+                ObjectKey.of(whole.body): whole.body for store in self.objects.values() for whole in store.view.values()
+            },
+            has_service_monitor_crd=resources.SERVICE_MONITOR_CRD in self.crds.view,
+            seconds_without_sign={name: monotonic - since for name, since in self._unsigned_since.items()},
+            seconds_without_ctl=0.0 if self._without_ctl_since is None else monotonic - self._without_ctl_since,
+            api_problems=tuple(sorted(str(problem) for problem in self.problems.values())),
+            refused_objects=refused,
+        )
+
+    def _node_changed(self, old: Node | NPUNode | None, new: Node | NPUNode | None) -> None:
+        thing = new if new is not None else old
+        assert thing is not None, "a change has a before or an after"
+        self._dirty(NODE + thing.metadata.name)
+
+    def _troubled(self, resource: Resource, error: ApiError | None) -> None:
+        if error is None:
+            self.problems.pop(resource.name, None)
+        else:
+            self.problems[resource.name] = error
+        self._dirty(FLEET)

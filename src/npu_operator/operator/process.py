@@ -1,0 +1,135 @@
+"""`npu-operator run`: one replica. Watches from its start, so that it can take over at once; decides only while it holds the lease.
+
+It ends in three ways: on SIGTERM or SIGINT it gives the lease back, so that the next replica goes on without waiting; when it loses the lease
+it exits with an error, since it cannot know what the next leader does; and on a bug of ours it crashes, which is safe at any time.
+"""
+
+import asyncio
+import contextlib
+import random
+import signal
+
+import structlog
+
+from npu_operator.kube.api import Clock, Cluster
+from npu_operator.kube.calls import Calls
+from npu_operator.kube.lease import Elector
+from npu_operator.model import names
+from npu_operator.operator import metrics
+from npu_operator.operator.loop import Operator
+from npu_operator.operator.resources import SERVICE_MONITOR_CRD
+from npu_operator.operator.settings import Settings
+from npu_operator.web import Answer, WebServer
+
+LOG = structlog.get_logger()
+
+STUCK_S = 300.0
+"""A leader that has work and has planned nothing for that long is stuck; a single plan takes well below a second."""
+
+
+class Replica:
+    """Everything that runs in one process. `run` returns after a clean stop."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, settings: Settings, rng: random.Random, calls: Calls) -> None:
+        self._clock = clock
+        self._settings = settings
+        self.operator = Operator(cluster, clock, settings, rng)
+        self.elector = Elector(
+            cluster,
+            clock,
+            rng,
+            name=names.LEASE_LEADER,
+            namespace=settings.namespace,
+            identity=settings.identity,
+            lease_s=settings.lease_s,
+            renew_s=settings.renew_s,
+            retry_s=settings.retry_s,
+        )
+        collector = metrics.OperatorMetrics(self.operator, calls, is_leader=lambda: self.elector.is_leader)
+        self.web = WebServer(
+            {
+                "/healthz": self.health,
+                "/readyz": self.readiness,
+                "/metrics": lambda: Answer(metrics.text(collector), content_type=metrics.CONTENT_TYPE),
+            },
+            host=settings.listen_host,
+            port=settings.listen_port,
+        )
+
+    def health(self) -> Answer:
+        """Alive? The loop answers this itself; it also says no when there is work that nobody takes up."""
+        idle_s = self._clock.monotonic() - self.operator.last_round
+        if self.elector.is_leader and self.operator.picture.is_complete and len(self.operator.queue) and idle_s > STUCK_S:
+            return Answer(f"work waits, but nothing has been planned for {idle_s:.0f} s\n", 500)
+        return Answer("ok\n")
+
+    def readiness(self) -> Answer:
+        """Able to work or to take over: everything has been listed and the API server refuses nothing."""
+        problems = [*self.operator.picture.missing, *map(str, self.operator.picture.problems.values())]
+        if problems:
+            return Answer("".join(f"{problem}\n" for problem in dict.fromkeys(problems)), 503)
+        return Answer("leading\n" if self.elector.is_leader else "standing by\n")
+
+    async def run(self) -> None:
+        """Work until cancelled; then give the lease back. Raises `LeaseLost` when somebody else has it."""
+        await self.web.start()
+        LOG.info("started", listen=":".join(map(str, self.web.address)), **_shown(self._settings))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for reflector in self.operator.picture.reflectors:
+                    group.create_task(reflector.run(), name=f"reflect {reflector.resource.name}")
+                group.create_task(self._reflect_optional(), name="reflect optional resources")
+                group.create_task(self.elector.run(self._lead), name="lead")
+        finally:
+            await self.web.close()
+
+    async def _lead(self) -> None:
+        LOG.info("leading", identity=self._settings.identity)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.operator.writer.run(), name="write")
+            group.create_task(self.operator.events.run(), name="events")
+            group.create_task(self.operator.lead(), name="reconcile")
+
+    async def _reflect_optional(self) -> None:
+        """ServiceMonitors are watched from when the cluster knows them; asking for what is not there would be polling."""
+        known = asyncio.Event()
+        crds = self.operator.picture.crds
+        crds.on_change(lambda *_: known.set() if crds.get(SERVICE_MONITOR_CRD) else None)
+        await known.wait()
+        async with asyncio.TaskGroup() as group:
+            for reflector in self.operator.picture.optional:
+                group.create_task(reflector.run(), name=f"reflect {reflector.resource.name}")
+
+
+async def run_until_signal(replica: Replica) -> None:
+    """Run; SIGTERM and SIGINT end it cleanly."""
+    task = asyncio.current_task()
+    assert task is not None, "called from a task"
+    loop = asyncio.get_running_loop()
+    stopped = False
+
+    def stop(number: signal.Signals) -> None:
+        nonlocal stopped
+        stopped = True
+        LOG.info("stopping", signal=number.name)
+        task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+    with contextlib.ExitStack() as stack:
+        stack.callback(lambda: [loop.remove_signal_handler(number) for number in (signal.SIGTERM, signal.SIGINT)])
+        try:
+            await replica.run()
+        except asyncio.CancelledError:
+            if not stopped:
+                raise
+            task.uncancel()
+
+
+def _shown(settings: Settings) -> dict[str, str]:
+    return {
+        "namespace": settings.namespace,
+        "identity": settings.identity,
+        "image": settings.image,
+        "version": settings.version,
+    }
