@@ -116,7 +116,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=253)]
 Word = Annotated[str, Meta(max_length=63)]
 Line = Annotated[str, Meta(max_length=1024)]
 Text = Annotated[str, Meta(max_length=4096)]
-Stamp = str
+Stamp = Annotated[str, Meta(max_length=32)]
 """RFC 3339, in UTC, whole seconds."""
 
 

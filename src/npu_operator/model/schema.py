@@ -130,7 +130,7 @@ def _of_scalar(kind: type, hint: Any) -> Schema:
             limits = {word: getattr(note, ours) for ours, word in words.items()}
             schema.update({word: limit for word, limit in limits.items() if limit is not None})
         if isinstance(note, Pattern):
-            schema[VALIDATIONS] = [{"rule": f"self.matches({_quoted(_whole(note.regex))})", "message": note.message}]
+            schema[VALIDATIONS] = [_spoken(f"self.matches({_quoted(_whole(note.regex))})", note.message)]
     return schema
 
 
@@ -181,6 +181,13 @@ def _one_spelling_rules(kind: type[msgspec.Struct]) -> tuple[Rule, ...]:
         for field in fields_of(kind)
         for alias in field.aliases
     )
+
+
+def _spoken(rule: str, message: str) -> Schema:
+    """A rule whose complaint shows the value; the API server's own prefix would only say `"string"`."""
+    before, after = (msgspec.json.encode(text).decode() for text in ('is "', f'", but {message}'))
+    expression = f"{before} + self + {after}"
+    return {"rule": rule, "message": message, "messageExpression": expression}
 
 
 def _whole(regex: str) -> str:
