@@ -14,6 +14,7 @@ import npu_operator
 from npu_operator.components import operator_manifests
 from npu_operator.components.labels import Object
 from npu_operator.components.operator_manifests import Install
+from npu_operator.model import crd
 
 HEADER = """\
 # The NPU operator: namespace, resource definitions, rights and Deployment.
@@ -44,8 +45,9 @@ def to_yaml(objects: Iterable[Object]) -> str:
 
 
 def install_yaml(install: Install) -> str:
-    """The whole file for an installation."""
-    return HEADER + to_yaml(operator_manifests.build(install))
+    """The whole file for an installation: the namespace, the resource definitions, then what needs both."""
+    namespace, *others = operator_manifests.build(install)
+    return HEADER + to_yaml([namespace, *crd.all_crds(), *others])
 
 
 def render(out: Path | None = None) -> int:

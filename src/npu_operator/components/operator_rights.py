@@ -48,12 +48,12 @@ IN_CLUSTER = (
 IN_NAMESPACE = (
     # What `components` makes in it.
     Rule("apps", ("daemonsets",), OWN),
-    Rule("", ("services", "serviceaccounts"), OWN),
+    Rule("", ("configmaps", "services", "serviceaccounts"), OWN),
     Rule(rbac.RBAC_GROUP, ("roles", "rolebindings"), OWN),
     Rule("monitoring.coreos.com", ("servicemonitors",), OWN),
     # Who leads, and which nodes are down.
-    Rule("coordination.k8s.io", ("leases",), (*READ, *CREATE)),
-    Rule("coordination.k8s.io", ("leases",), CHANGE, only=(names.LEASE_LEADER, names.LEASE_SLOTS)),
+    Rule("coordination.k8s.io", ("leases",), CREATE),
+    Rule("coordination.k8s.io", ("leases",), ("get", *CHANGE), only=(names.LEASE_LEADER, names.LEASE_SLOTS)),
     # The logins with which it asks registries for driver images.
     Rule("", ("secrets",), ("get",)),
 )

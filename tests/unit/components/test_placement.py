@@ -1,4 +1,4 @@
-"""What every pod of every component gets, component by component, so that none is forgotten (facts/peers.md A03–A06)."""
+"""What every pod of every component gets, component by component (none is forgotten: facts/peers.md A03–A06)."""
 
 import pytest
 
