@@ -1,4 +1,4 @@
-"""`/run/ascend/npu-state.json`: what the node agent tells the other agents of its node, and the reports it gets from them.
+"""`/run/ascend/npu-state.json`: what the node agent tells the other agents of its node.
 
 One writer, many readers, no API server: the node agent replaces the file by an atomic rename, the others read it. Readers of
 another version ignore fields they do not know and refuse a file whose `schema` is higher than theirs. A file of another

@@ -15,7 +15,7 @@ from npu_operator.kube.api import NODES, ApiError, Clock, Cluster, Object, Preco
 from npu_operator.kube.clock import stamp
 from npu_operator.kube.events import Recorder
 from npu_operator.kube.objects import Whole, decode_whole
-from npu_operator.kube.queue import Queue
+from npu_operator.kube.queue import WorkQueue
 from npu_operator.model import names, npunode
 from npu_operator.model.node import NodeDecoder
 from npu_operator.model.reading import parse_ctl
@@ -45,6 +45,8 @@ APPLIED = f"{names.GROUP}/applied"
 """Annotation on what we deploy: the hash of what we applied, so that a field we dropped is noticed."""
 STATUS_EVERY_S = 1.0
 """At most one status a second: while a fleet comes up, each of a thousand nodes changes its counts."""
+RETRY_CAP_S = 30.0
+"""The longest wait after a failed write: when the cause is gone, nobody wants to wait for a quarter of an hour."""
 REPORT_AFTER_S = 2.0
 """A node's plan is published when it has stood that long: on a node that comes up it changes many times in a row."""
 
@@ -55,7 +57,7 @@ class Operator:
     def __init__(self, cluster: Cluster, clock: Clock, settings: Settings, rng: random.Random) -> None:
         self._cluster = cluster
         self._clock = clock
-        self.queue = Queue(clock=clock, rng=rng)
+        self.queue: WorkQueue[str] = WorkQueue(clock, rng, cap_s=RETRY_CAP_S)
         self.picture = Picture(cluster, clock, settings, rng, self.queue.add)
         self.planner = Planner()
         self.writer = Writer(workers=settings.writers, on_done=self._written)
@@ -76,14 +78,15 @@ class Operator:
         """Reconcile until cancelled. Needs the picture's reflectors and the writer to run beside it."""
         await self.picture.complete()
         for name in self.picture.nodes.view:
-            self.queue.add(NODE + name)
+            self.queue.add(NODE + name, low=True)
         self.queue.add(FLEET)
         while True:
             keys = await self.queue.take_all()
             try:
                 self._reconcile({key.removeprefix(NODE) for key in keys if key.startswith(NODE)})
             finally:
-                self.queue.done(keys)
+                for key in keys:
+                    self.queue.done(key)
 
     def _reconcile(self, changed: set[str]) -> None:
         """One round. Nothing is awaited, so the picture stands still while it is looked at."""

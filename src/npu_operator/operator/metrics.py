@@ -1,4 +1,4 @@
-"""What the operator tells Prometheus about itself: read from the live state at each scrape, so nothing has to be kept in step.
+"""What the operator tells Prometheus about itself, read from the live state at each scrape: nothing is kept in step.
 
 Series exist from the start, at zero, so that "none" and "gone" are different.
 """
@@ -14,6 +14,7 @@ from npu_operator.kube.calls import Calls
 from npu_operator.operator.loop import Operator
 from npu_operator.plan.verdict import NodeState
 
+CALL = ("verb", "resource", "code")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -27,7 +28,8 @@ class OperatorMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One scrape."""
-        tally = self._operator.planner.tally
+        tally, writer = self._operator.planner.tally, self._operator.writer
+        waiting = len(self._operator.queue)
         yield GaugeMetricFamily("npu_operator_leader", "1 while this replica leads.", value=self._is_leader())
         nodes = GaugeMetricFamily("npu_operator_nodes", "NPU nodes by state.", labels=["state"])
         for state in NodeState:
@@ -35,15 +37,17 @@ class OperatorMetrics(Collector):
                 nodes.add_metric([state], tally.states[state])
         yield nodes
         yield GaugeMetricFamily("npu_operator_npus", "Chips found.", value=tally.chips)
-        yield GaugeMetricFamily("npu_operator_npus_allocatable", "Chips that pods can ask for.", value=tally.allocatable)
+        yield GaugeMetricFamily("npu_operator_npus_allocatable", "Chips offered to pods.", value=tally.allocatable)
         yield GaugeMetricFamily("npu_operator_npus_unhealthy", "Chips that are sick or lost.", value=tally.unhealthy)
-        yield GaugeMetricFamily("npu_operator_queue_length", "Keys that wait to be planned.", value=len(self._operator.queue))
-        yield GaugeMetricFamily("npu_operator_writes_pending", "Writes not carried out yet.", value=self._operator.writer.pending)
+        yield GaugeMetricFamily("npu_operator_queue_length", "Keys that wait to be planned.", value=waiting)
+        yield GaugeMetricFamily("npu_operator_writes_pending", "Writes not carried out yet.", value=writer.pending)
         yield CounterMetricFamily("npu_operator_reconciles", "Plans made.", value=self._operator.rounds)
         yield CounterMetricFamily(
             "npu_operator_reconcile_seconds", "Time spent planning, in seconds.", value=self._operator.planning_s
         )
-        calls = CounterMetricFamily("npu_operator_api_calls", "Requests to the API server.", labels=["verb", "resource", "code"])
+        calls = CounterMetricFamily(
+            "npu_operator_api_calls", "Requests to the API server.", labels=["verb", "resource", "code"]
+        )
         for call, count in self._calls:
             calls.add_metric([call.verb, call.resource, str(call.code)], count)
         yield calls

@@ -23,6 +23,7 @@ from npu_operator.plan.snapshot import ObjectKey, Snapshot
 
 FLEET = "fleet"
 NODE = "node/"
+Decode = Callable[[Any], Any]
 OURS = {names.LABEL_MANAGED_BY: names.OPERATOR_NAME}
 
 
@@ -46,12 +47,15 @@ class Picture:
         }
         self.nodes.on_change(self._node_changed)
         self.npu_nodes.on_change(self._node_changed)
-        for store in (self.ctls, self.crds, *self.objects.values()):
+        fleet: tuple[Store[Any], ...] = (self.ctls, self.crds, *self.objects.values())
+        for store in fleet:
             store.on_change(lambda *_: dirty(FLEET))
         self._unsigned_since: dict[str, float] = {}
         self._without_ctl_since: float | None = None
 
-        def reflect(resource: Resource, store: Store[Any], decode: Callable[[Any], Any], **which: Any) -> Reflector[Any]:
+        def reflect(
+            resource: Resource, store: Store[Any], decode: Callable[[Any], Any], **which: Any
+        ) -> Reflector[Any]:
             return Reflector(
                 cluster,
                 resource,

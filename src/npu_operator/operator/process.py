@@ -1,7 +1,8 @@
-"""`npu-operator run`: one replica. Watches from its start, so that it can take over at once; decides only while it holds the lease.
+"""`npu-operator run`: one replica. It watches from its start, to be able to take over at once, and decides only while leading.
 
-It ends in three ways: on SIGTERM or SIGINT it gives the lease back, so that the next replica goes on without waiting; when it loses the lease
-it exits with an error, since it cannot know what the next leader does; and on a bug of ours it crashes, which is safe at any time.
+It ends in three ways: on SIGTERM or SIGINT it gives the lease back, so that the next replica goes on without waiting;
+when it loses the lease it exits with an error, since it cannot know what the next leader does; and on a bug of ours it
+crashes, which is safe at any time.
 """
 
 import asyncio
@@ -36,16 +37,17 @@ class Replica:
         self.operator = Operator(cluster, clock, settings, rng)
         self.elector = Elector(
             cluster,
-            clock,
-            rng,
-            name=names.LEASE_LEADER,
-            namespace=settings.namespace,
+            settings.namespace,
+            names.LEASE_LEADER,
             identity=settings.identity,
-            lease_s=settings.lease_s,
-            renew_s=settings.renew_s,
-            retry_s=settings.retry_s,
+            manager=f"{names.OPERATOR_NAME}/lease",
+            clock=clock,
+            rng=rng,
+            timings=settings.lease,
+            on_leader=lambda identity: LOG.info("leader seen", leader=identity),
+            on_trouble=lambda error: LOG.warning("lease not renewed", error=str(error)),
         )
-        collector = metrics.OperatorMetrics(self.operator, calls, is_leader=lambda: self.elector.is_leader)
+        collector = metrics.OperatorMetrics(self.operator, calls, is_leader=lambda: self.elector.is_leading)
         self.web = WebServer(
             {
                 "/healthz": self.health,
@@ -59,7 +61,12 @@ class Replica:
     def health(self) -> Answer:
         """Alive? The loop answers this itself; it also says no when there is work that nobody takes up."""
         idle_s = self._clock.monotonic() - self.operator.last_round
-        if self.elector.is_leader and self.operator.picture.is_complete and len(self.operator.queue) and idle_s > STUCK_S:
+        if (
+            self.elector.is_leading
+            and self.operator.picture.is_complete
+            and len(self.operator.queue)
+            and idle_s > STUCK_S
+        ):
             return Answer(f"work waits, but nothing has been planned for {idle_s:.0f} s\n", 500)
         return Answer("ok\n")
 
@@ -68,7 +75,7 @@ class Replica:
         problems = [*self.operator.picture.missing, *map(str, self.operator.picture.problems.values())]
         if problems:
             return Answer("".join(f"{problem}\n" for problem in dict.fromkeys(problems)), 503)
-        return Answer("leading\n" if self.elector.is_leader else "standing by\n")
+        return Answer("leading\n" if self.elector.is_leading else "standing by\n")
 
     async def run(self) -> None:
         """Work until cancelled; then give the lease back. Raises `LeaseLost` when somebody else has it."""
@@ -79,7 +86,7 @@ class Replica:
                 for reflector in self.operator.picture.reflectors:
                     group.create_task(reflector.run(), name=f"reflect {reflector.resource.name}")
                 group.create_task(self._reflect_optional(), name="reflect optional resources")
-                group.create_task(self.elector.run(self._lead), name="lead")
+                group.create_task(self.elector.lead(self._lead), name="lead")
         finally:
             await self.web.close()
 
@@ -91,7 +98,7 @@ class Replica:
             group.create_task(self.operator.lead(), name="reconcile")
 
     async def _reflect_optional(self) -> None:
-        """ServiceMonitors are watched from when the cluster knows them; asking for what is not there would be polling."""
+        """Watch ServiceMonitors once the cluster knows them; to ask for what is not there would be polling."""
         known = asyncio.Event()
         crds = self.operator.picture.crds
         crds.on_change(lambda *_: known.set() if crds.get(SERVICE_MONITOR_CRD) else None)

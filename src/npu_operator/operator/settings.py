@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 import npu_operator
+from npu_operator.kube.lease import CLIENT_GO, Timings, identity_of
 from npu_operator.model import names
 
 DEFAULT_IMAGE = f"npu-operator:{npu_operator.__version__}"
@@ -17,10 +18,10 @@ SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All settings of `npu-operator run`. Seconds unless the name says otherwise."""
 
+    identity: str
+    """This replica, as the lease shows it; unique in the cluster."""
     namespace: str = names.NAMESPACE
     """Where the operator, its objects and the `NPUOperatorCtl` live."""
-    identity: str = "npu-operator"
-    """This replica, as the lease shows it; unique in the cluster."""
     image: str = DEFAULT_IMAGE
     """Image of the agents that the operator deploys: its own."""
     version: str = npu_operator.__version__
@@ -29,11 +30,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     context: str | None = None
     listen_host: str = "0.0.0.0"  # noqa: S104  # kubelet and Prometheus come from other addresses
     listen_port: int = 8080
-    lease_s: float = 15.0
-    """How long others wait before they take over from a silent leader (client-go's timings)."""
-    renew_s: float = 10.0
-    """How long a leader tries to renew before it gives up and exits."""
-    retry_s: float = 2.0
+    lease: Timings = CLIENT_GO
     writers: int = 16
     """Writes under way at once; API priority and fairness gives one client about that many seats."""
 
@@ -45,6 +42,6 @@ def from_environment(env: Mapping[str, str] = os.environ) -> Settings:
         namespace = SERVICE_ACCOUNT_NAMESPACE.read_text().strip()
     return Settings(
         namespace=namespace or names.NAMESPACE,
-        identity=env.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}",
+        identity=identity_of(env.get("POD_NAME") or socket.gethostname()),
         image=env.get("NPU_OPERATOR_IMAGE") or DEFAULT_IMAGE,
     )

@@ -57,7 +57,7 @@ class Writer:
         self._wishes[urgency].pop(key, None)
 
     async def run(self) -> None:
-        """Work until cancelled. A write under way is finished or abandoned with its own time-out, never half-reported."""
+        """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(self._workers):
                 group.create_task(self._work())
