@@ -55,14 +55,15 @@ async def run(
     host, _, port = listen.rpartition(":")
     if not port.isdecimal() or int(port) > HIGHEST_PORT:
         return _complain(f"--listen {listen}: must be HOST:PORT, for example 127.0.0.1:8080", WRONG_USE)
-    settings = _with_flags(
-        from_environment(),
+    told = from_environment()
+    settings = msgspec.structs.replace(
+        told,
         kubeconfig=kubeconfig,
         context=context,
-        namespace=namespace,
-        image=image,
-        host=host,
-        port=port,
+        namespace=namespace or told.namespace,
+        image=image or told.image,
+        listen_host=host,
+        listen_port=int(port),
     )
     rng = random.Random()  # noqa: S311  # jitter
     clock = SystemClock()

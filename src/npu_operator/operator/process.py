@@ -1,4 +1,4 @@
-"""`npu-operator run`: one replica. It watches from its start, to be able to take over at once, and decides only while leading.
+"""`npu-operator run`: one replica. It watches from its start, to take over at once, and decides only while it leads.
 
 It ends in three ways: on SIGTERM or SIGINT it gives the lease back, so that the next replica goes on without waiting;
 when it loses the lease it exits with an error, since it cannot know what the next leader does; and on a bug of ours it

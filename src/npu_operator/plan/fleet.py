@@ -82,7 +82,7 @@ class Planner:
 
     def components(self, spec: Spec, facts: ClusterFacts) -> tuple[Component, ...]:
         """What should be there; built again only when spec or facts differ from last time."""
-        if self._built is None or self._built[0] is not spec or self._built[1] != facts:
+        if self._built is None or self._built[:2] != (spec, facts):
             self._built = (spec, facts, build.wanted(spec, facts))
         return self._built[2]
 
