@@ -218,7 +218,7 @@ class Reason(StrEnum):
     # --- container runtime
     RuntimeRestartNeeded = (
         "RuntimeRestartNeeded",
-        "containerd must be restarted before it takes the new settings; the node waits for its slot.",
+        "The runtime must be restarted before it takes the new settings; the node waits for its slot.",
     )
     RuntimeOverwritten = "RuntimeOverwritten", "Somebody overwrote our settings of containerd; they were repaired."
     RuntimeUnsupported = "RuntimeUnsupported", "The container runtime of the node is none that we can set up."
