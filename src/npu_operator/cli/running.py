@@ -4,6 +4,7 @@ import random
 import sys
 from pathlib import Path
 
+import msgspec
 import structlog
 
 from npu_operator.kube import client

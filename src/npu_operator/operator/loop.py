@@ -10,10 +10,11 @@ import random
 import msgspec
 import structlog
 
-from npu_operator.kube import apply, merge
+from npu_operator.kube import merge
 from npu_operator.kube.api import NODES, ApiError, Clock, Cluster, Object, Preconditions
+from npu_operator.kube.apply import Applier
 from npu_operator.kube.clock import stamp
-from npu_operator.kube.events import Recorder
+from npu_operator.kube.events import Recorder, Reference
 from npu_operator.kube.objects import Whole, decode_whole
 from npu_operator.kube.queue import WorkQueue
 from npu_operator.model import names, npunode
@@ -43,6 +44,8 @@ MANAGER = names.OPERATOR_NAME
 """Field managers are this and the concern: components, nodes, status, plan."""
 APPLIED = f"{names.GROUP}/applied"
 """Annotation on what we deploy: the hash of what we applied, so that a field we dropped is noticed."""
+API_VERSION_OF = {"Node": "v1", names.CTL_KIND: names.API_VERSION}
+"""Of the kinds that events are about."""
 STATUS_EVERY_S = 1.0
 """At most one status a second: while a fleet comes up, each of a thousand nodes changes its counts."""
 RETRY_CAP_S = 30.0
@@ -62,8 +65,14 @@ class Operator:
         self.planner = Planner()
         self.writer = Writer(workers=settings.writers, on_done=self._written)
         self.events = Recorder(
-            cluster, clock, controller=names.OPERATOR_NAME, instance=settings.identity, namespace=settings.namespace
+            cluster,
+            controller=f"{names.GROUP}/operator",
+            instance=settings.identity,
+            clock=clock,
+            rng=rng,
+            on_trouble=lambda error: LOG.warning("event not written", error=str(error)),
         )
+        self._applier = Applier(cluster, manager=f"{MANAGER}/components", annotation=APPLIED)
         self.rounds = 0
         self.planning_s = 0.0
         self.last_round = clock.monotonic()
@@ -116,14 +125,12 @@ class Operator:
         for name, writes in plan.nodes.items():
             self._act_on_node(name, writes)
         for note in plan.notes:
-            self.events.note(
-                kind=note.kind,
-                namespace=note.namespace,
-                name=note.name,
-                uid=note.uid,
+            self.events.record(
+                Reference(API_VERSION_OF[note.kind], note.kind, note.name, note.namespace, note.uid),
+                type_="Warning" if note.is_warning else "Normal",
                 reason=note.reason,
-                message=note.message,
-                is_warning=note.is_warning,
+                action="Reconcile",
+                note=note.message,
             )
 
     def _act_on_object(self, write: ObjectWrite) -> None:
@@ -136,7 +143,7 @@ class Operator:
         wanted, agreed = self._checked.get(key, (None, None))
         if live is not None and agreed is live and wanted is write.body:
             return
-        why = apply.needs_apply(write.body, None if live is None else live.body, hash_annotation=APPLIED)
+        why = self._applier.why(write.body, None if live is None else live.body)
         if why is None and live is not None:
             self._checked[key] = (write.body, live)
             self.writer.withdraw(Urgency.OBJECT, _object_key(key))
@@ -184,9 +191,8 @@ class Operator:
 
     def _applying(self, write: Ensure) -> Write:
         async def act() -> None:
-            body = apply.with_hash(write.body, hash_annotation=APPLIED)
             resource = resource_of(write.body["apiVersion"], write.body["kind"])
-            answer = await self._cluster.apply(resource, body, manager=f"{MANAGER}/components")
+            answer = await self._applier.apply(resource, write.body)
             self.picture.objects[resource].put(decode_whole(answer))
 
         return act
