@@ -39,7 +39,8 @@ RULES = (
         "(variables.node == '' ? 'no node' : 'node ' + variables.node) + ', the object is ' + variables.name",
     ),
     Rule(
-        "request.operation == 'CREATE' || (request.operation == 'UPDATE' && request.subResource == 'status')",
+        "request.operation == 'CREATE' || "
+        "(request.operation == 'UPDATE' && request.?subResource.orValue('') == 'status')",
         f"'an agent may create the {names.NODE_KIND} of its node and write its status, nothing else'",
     ),
     Rule(

@@ -11,9 +11,9 @@ import re
 _EXACT = decimal.Context(prec=60)
 _PARTS = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d+)?")
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-_DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
-_EXPONENT_OF = {suffix: exponent for exponent, suffix in _DECIMAL.items()}
-_SMALLEST = decimal.Decimal("1e-9")
+_DECIMAL = {-3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
+_EXPONENT_OF = {"n": -9, "u": -6, **{suffix: exponent for exponent, suffix in _DECIMAL.items()}}
+_SMALLEST = decimal.Decimal("1e-3")  # core/v1 rounds requests and limits up to thousandths
 
 
 def canonical(text: str | int) -> str:
@@ -52,11 +52,11 @@ def _with_exponent(value: decimal.Decimal) -> str:
 
 
 def _shortest(value: decimal.Decimal) -> tuple[int, int]:
-    """(whole number, exponent) with the largest exponent that is a multiple of 3; finer than 1e-9 is rounded up."""
+    """(whole number, exponent) with the largest exponent that is a multiple of 3; finer than 1e-3 is rounded up."""
     whole = int((value / _SMALLEST).to_integral_value(decimal.ROUND_CEILING))
     if whole == 0:
         return 0, 0
-    exponent = -9
+    exponent = -3
     while whole % 1000 == 0:
         whole, exponent = whole // 1000, exponent + 3
     return whole, exponent

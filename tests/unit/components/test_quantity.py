@@ -2,7 +2,7 @@ import pytest
 
 from npu_operator.components.quantity import canonical
 
-# (as written, as kube-apiserver answers); tests/cluster/test_components.py asks a real server about the same pairs.
+# (as written, as kube-apiserver keeps it); tests/cluster/test_components.py asks a real server about the same pairs.
 PAIRS = [
     ("500m", "500m"),
     ("0.5", "500m"),
@@ -14,7 +14,9 @@ PAIRS = [
     ("+1", "1"),
     (".5", "500m"),
     ("1.", "1"),
-    ("0.0001m", "100n"),
+    ("0.0001m", "1m"),
+    ("1500u", "2m"),
+    ("100n", "1m"),
     ("1024Mi", "1Gi"),
     ("1500Mi", "1500Mi"),
     ("1000Mi", "1000Mi"),
