@@ -14,7 +14,7 @@ import pytest
 
 import npu_operator
 from npu_operator.cli.manifests import install_yaml
-from npu_operator.components import admission
+from npu_operator.components import admission, operator_manifests
 from npu_operator.components.operator_manifests import Install
 from npu_operator.components.quantity import canonical
 from npu_operator.components.rbac import RBAC_GROUP, WITH_RIGHTS
@@ -182,6 +182,18 @@ def test_an_installation_applied_twice_changes_nothing(cluster, operator):
         if cluster.kubectl("apply", "--server-side", "-f", "-", input=text)
     ]
     assert versions[0] == versions[1]
+
+
+def test_the_operators_own_pod_fits_the_strictest_pod_security_level(admin, operator):
+    strict = {"pod-security.kubernetes.io/enforce": "restricted"}
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "strict", "labels": strict}}
+    admin.ok("POST", "/api/v1/namespaces", space)
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": names.DEPLOYMENT_OPERATOR}}
+    admin.ok("POST", "/api/v1/namespaces/strict/serviceaccounts", account)
+    installed = operator_manifests.build(Install(version=npu_operator.__version__, namespace="strict"))
+    (template,) = (one["spec"]["template"] for one in installed if one["kind"] == "Deployment")
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "operator"}, "spec": template["spec"]}
+    admin.ok("POST", "/api/v1/namespaces/strict/pods", pod, dryRun="All")
 
 
 @pytest.mark.parametrize("case", SPECS)

@@ -29,19 +29,23 @@ def container_of(objects):
 def test_the_committed_file_is_what_the_command_writes(request):
     committed = (request.config.rootpath / COMMITTED).read_text()
     assert committed == manifests.install_yaml(Install(version=npu_operator.__version__)), (
-        f"npu-operator manifests --out {COMMITTED}"
+        f"run: npu-operator manifests --out {COMMITTED.parent}"
     )
 
 
-def test_the_command_writes_the_file_it_is_told(tmp_path, capsys):
-    assert manifests.render(tmp_path / "install.yaml") == 0
+def test_the_command_writes_into_the_folder_it_is_told_or_prints(tmp_path, capsys):
+    assert manifests.render(tmp_path / "new") == 0
     assert manifests.render() == 0
-    assert (tmp_path / "install.yaml").read_text() == capsys.readouterr().out
+    assert (tmp_path / "new" / "install.yaml").read_text() == capsys.readouterr().out
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["install.yaml"]
 
 
-def test_a_file_that_cannot_be_written_is_named(tmp_path, capsys):
-    assert manifests.render(tmp_path / "missing" / "install.yaml") == 1
-    assert "missing/install.yaml" in capsys.readouterr().err
+def test_a_folder_that_cannot_be_written_to_is_named_with_a_way_out(tmp_path, capsys):
+    (tmp_path / "file").write_text("not a folder")
+    assert manifests.render(tmp_path / "file") == 1
+    said = capsys.readouterr().err
+    assert f"cannot write install.yaml to {tmp_path / 'file'}" in said
+    assert "hint: " in said
 
 
 def test_definitions_come_before_what_needs_them_and_the_namespace_first():
