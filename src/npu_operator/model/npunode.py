@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from .chips import ChipFamily, ChipHealth, ChipState
-from .fields import Distinct, Item, Line, Name, Pattern, Section, Stamp, Status, Text, Word
+from .fields import Distinct, Item, Line, Pattern, Section, Stamp, Status, Text, Word
 from .metadata import Metadata
 
 DeviceId = Annotated[
@@ -109,7 +109,7 @@ class StagedVersion(Item, frozen=True, kw_only=True, gc=False):
     version: Annotated[Word, "Driver version."]
     digest: Annotated[Word, "First 12 hex digits of the digest of the payload's manifest."] = ""
     image_digest: Annotated[Line, "Digest of the image it came from; empty when not known."] = ""
-    kernel: Annotated[Name, "Kernel its modules are for."] = ""
+    kernel: Annotated[Line, "Kernel its modules are for."] = ""
     state: Annotated[StageState, "How far it has come."] = StageState.STAGED
     reason: Annotated[Word, "Why it failed."] = ""
     message: Annotated[Text, "The same for people."] = ""
@@ -184,7 +184,7 @@ class Found(Status, frozen=True, kw_only=True, gc=False):
     boot_id: Annotated[Word, "Boot in which all of this was found."] = ""
     agent_version: Annotated[Word, "Version of the agent."] = ""
     architecture: Annotated[Word, "Machine, for example aarch64."] = ""
-    kernel: Annotated[Name, "`uname -r`."] = ""
+    kernel: Annotated[Line, "`uname -r`."] = ""
     os_id: Annotated[Word, "ID of os-release."] = ""
     os_version: Annotated[Word, "VERSION_ID of os-release; empty on systems without one."] = ""
     chip: Annotated[ChipFamily | None, "Chip family by PCI id; null before the agent has looked."] = None

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from .fields import Item, Keyed, Line, Name, Stamp, Status, Text, Word
+from .fields import Item, Keyed, Line, Stamp, Status, Text, Word
 
 
 class Truth(StrEnum):
@@ -67,7 +67,7 @@ class PoolStatus(Item, frozen=True, kw_only=True, gc=False):
 
     name: Annotated[str, Meta(min_length=1, max_length=63), "Value of the label npu-operator.alauda.io/pool."]
     chip: Annotated[Word, "Chip family."] = ""
-    kernel: Annotated[Name, "The nodes' `uname -r`."] = ""
+    kernel: Annotated[Line, "The nodes' `uname -r`."] = ""
     os: Annotated[Line, "The nodes' operating system."] = ""
     nodes: Annotated[int, "Nodes in the pool."] = 0
     image: Annotated[Line, "The driver image the pool needs; empty where the host's driver is used."] = ""
