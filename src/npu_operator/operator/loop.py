@@ -5,13 +5,14 @@ Writes go to the `Writer` and are carried out beside the loop, which stays free 
 being labelled.
 """
 
+import contextlib
 import random
 
 import msgspec
 import structlog
 
 from npu_operator.kube import merge
-from npu_operator.kube.api import NODES, ApiError, Clock, Cluster, Object, Preconditions
+from npu_operator.kube.api import NODES, ApiError, Clock, Cluster, NotFound, Object, Preconditions, Resource
 from npu_operator.kube.apply import Applier
 from npu_operator.kube.clock import stamp
 from npu_operator.kube.events import Recorder, Reference
@@ -200,9 +201,9 @@ class Operator:
     def _removal(self, write: Remove) -> Write:
         async def act() -> None:
             resource = resource_of(write.api_version, write.kind)
-            await self._cluster.delete(
-                resource, write.name, write.namespace or None, preconditions=Preconditions(uid=write.uid)
-            )
+            await self._delete(resource, write.name, write.uid, write.namespace or None)
+            key = f"{write.namespace}/{write.name}" if write.namespace else write.name
+            self.picture.objects[resource].remove(key, "")
 
         return act
 
@@ -233,9 +234,15 @@ class Operator:
 
     def _npu_node_removal(self, write: DeleteNPUNode) -> Write:
         async def act() -> None:
-            await self._cluster.delete(NPU_NODES, write.node, preconditions=Preconditions(uid=write.uid))
+            await self._delete(NPU_NODES, write.node, write.uid)
+            self.picture.npu_nodes.remove(write.node, "")
 
         return act
+
+    async def _delete(self, resource: Resource, name: str, uid: str, namespace: str | None = None) -> None:
+        """Delete exactly this one; that it has gone already is what was wanted."""
+        with contextlib.suppress(NotFound):
+            await self._cluster.delete(resource, name, namespace, preconditions=Preconditions(uid=uid))
 
     def _report(self, write: ReportNode) -> Write:
         async def act() -> None:
@@ -270,13 +277,15 @@ class Operator:
 
         return act
 
-    def _written(self, key: str, error: ApiError | None) -> None:
-        """Plan the key again after a failure, with a back-off; a success needs nothing, the store has told already."""
+    def _written(self, key: str, error: ApiError | None, was_wished_again: bool) -> None:
+        """Plan the key again after a failure, with a back-off, or when it was planned again before the answer came."""
         again = NODE + key.partition("/")[2] if key.startswith((NODE, "npunode/", "report/")) else FLEET
-        if error is None:
-            self.queue.forget(again)
-        else:
-            self.queue.retry(again)
+        if error is not None:
+            self.queue.retry(again, at_least_s=error.retry_after_s)
+            return
+        self.queue.forget(again)
+        if was_wished_again:
+            self.queue.add(again)
 
 
 def _object_key(key: ObjectKey) -> str:

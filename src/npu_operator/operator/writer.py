@@ -27,7 +27,8 @@ class Urgency(IntEnum):
 
 
 Write = Callable[[], Awaitable[None]]
-Done = Callable[[str, ApiError | None], None]
+Done = Callable[[str, ApiError | None, bool], None]
+"""Key, error, and whether the same was wished again meanwhile: from a picture without the answer, so it is dropped."""
 
 
 class Writer:
@@ -99,4 +100,5 @@ class Writer:
         finally:
             self._running.discard(key)
             self._wake.set()
-        self._on_done(key, error)
+        was_wished_again = self._wishes[urgency].pop(key, None) is not None
+        self._on_done(key, error, was_wished_again)
