@@ -10,9 +10,11 @@ import httpx2
 import msgspec
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
 
 from npu_operator.cli import crds
 from npu_operator.model import names
+from npu_operator.model.ctl import Spec
 from npu_operator.model.npunode import Chip, DriverFound, Found, NodePlan
 from npu_operator.model.reading import parse_ctl
 from npu_operator.model.reasons import Reason
@@ -20,6 +22,7 @@ from npu_operator.model.status import Condition, CtlStatus, NodeCounts, Truth, U
 from testbed import Unavailable
 from testbed.control_plane import CommandFailed, ControlPlane
 from tests.unit.model.test_ctl import WRITTEN
+from tests.unit.model.test_round_trip import values
 from tests.unit.model.wrong_specs import OPERATOR_ONLY, UNKNOWN, WRONG, upgrade
 
 pytestmark = pytest.mark.cluster
@@ -162,6 +165,18 @@ def test_the_whole_documented_spec_is_taken_and_read_without_a_complaint(api: ht
     found = parse_ctl(answer.content)
     assert found.problems == ()
     assert found.spec == parse_ctl({"spec": everything}).spec
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(values(Spec))
+def test_what_each_field_alone_allows_the_server_allows_too(api: httpx2.Client, spec: Spec) -> None:
+    """Fields are drawn one by one, so what two of them may not say together can still be refused, and only that."""
+    answer = attempt(api, msgspec.to_builtins(spec))
+    if answer.status_code != httpx2.codes.CREATED:
+        complaints = [cause["message"] for cause in answer.json()["details"]["causes"]]
+        together = ("a toleration ", "tolerationSeconds ", "set value or valueFrom", "start and end of a window")
+        together += ("method command ", "Duplicate value")
+        assert [text for text in complaints if not any(words in text for words in together)] == []
 
 
 def test_the_usual_spelling_alone_is_taken_as_it_is(api: httpx2.Client) -> None:

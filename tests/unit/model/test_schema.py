@@ -125,6 +125,21 @@ def test_each_second_spelling_has_the_same_schema_and_a_rule_against_both() -> N
     assert "!(has(self.drainSpec) && has(self.drain))" in rules
 
 
+@pytest.mark.parametrize("kind", CRDS)
+def test_a_status_may_be_empty_in_all_that_is_not_required(kind: str) -> None:
+    for path, schema in places(kind, ".status"):
+        for name, inner in schema.get("properties", {}).items():
+            if name not in schema.get("required", ()):
+                assert not inner.get("minLength"), f"{path}.{name}"
+
+
+def test_a_word_of_a_list_that_may_be_null_has_no_enum() -> None:
+    chip = at("NPUNode", ".status.found.chip")
+    assert chip["nullable"]
+    assert "enum" not in chip  # an API server refuses null for an enum
+    assert chip["x-kubernetes-validations"][0]["rule"].startswith("self in [r'310', ")
+
+
 def test_a_client_side_apply_can_still_remember_the_definition() -> None:
     limit = 262_144  # bytes of all annotations together; kubectl apply stores the whole object in one
     for one in CRDS.values():
