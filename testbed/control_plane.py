@@ -29,6 +29,7 @@ import httpx2
 
 from testbed import build, certificates, kubectl
 from testbed.audit import POLICY, AuditLog, Event
+from testbed.client import Client
 from testbed.processes import Household, Port, Process
 
 ADMIN = "admin"
@@ -202,6 +203,10 @@ class ControlPlane:
         if done.returncode != 0:
             raise CommandFailed(f"kubectl {' '.join(arguments)}: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
+
+    def client(self, user: str = HOLLOW) -> Client:
+        """An asynchronous client, by default the one that hollow nodes use. Whoever gets it closes it."""
+        return Client(self.api_url, self._tokens[user], self.ca_file)
 
     def audit(self, user: str | None = None, *, since: int = 0) -> Iterator[Event]:
         """The requests that were answered, oldest first; `since` is an earlier `audit_log.position()`."""
