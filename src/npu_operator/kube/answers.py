@@ -13,6 +13,7 @@ from npu_operator.kube.api import ApiError, Forbidden, NotFound, Resource, Unaut
 
 BUDGET_CAUSE = "DisruptionBudget"  # of an eviction that is refused (policy/v1)
 LONGEST_TEXT = 300  # of an answer that is no Status: a proxy's error page does not belong into a condition
+LONGEST_MESSAGE = 1000  # of a Status: a refused patch is quoted with the whole object
 
 # "... cannot patch resource "nodes/status" in API group "" at the cluster scope" (RBAC); admission speaks otherwise
 _MISSING_RIGHT = re.compile(r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"')
@@ -98,7 +99,8 @@ def refusal(ask: Ask, code: int, body: bytes, *, retry_after: str | None = None,
     if status is not None and status.details is not None and wait_s is None:
         wait_s = float(status.details.retry_after_seconds) or None
     reason = status.reason if status is not None else ""
-    said = status.message if status is not None and status.message else _shortened(body)
+    said = _shortened(status.message, LONGEST_MESSAGE) if status is not None else ""
+    said = said or _shortened(body[: 4 * LONGEST_TEXT].decode("utf-8", "replace"), LONGEST_TEXT)
     class_ = ApiError.by_status.get(code, ApiError)
     if class_ is NotFound and ask.verb in ("list", "watch"):
         said = "the server has no such resource; is its CustomResourceDefinition installed?"
@@ -142,9 +144,9 @@ def _sentence(class_: type[ApiError], code: int, said: str, credentials: str) ->
     return said or f"the server answered {code} without a reason"
 
 
-def _shortened(body: bytes) -> str:
-    text = " ".join(body[: 4 * LONGEST_TEXT].decode("utf-8", "replace").split())
-    return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "…"
+def _shortened(text: str, at_most: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= at_most else text[:at_most] + "…"
 
 
 def _seconds(header: str | None) -> float | None:

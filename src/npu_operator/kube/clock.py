@@ -34,7 +34,7 @@ class SystemClock:
         self._monotonic = monotonic
         self._offset_s = wall() - monotonic()
         self._on_jump = on_jump
-        self._last_header = ""
+        self._last_header: str | None = None
         self._last_date_s = 0.0
 
     def now(self) -> float:
