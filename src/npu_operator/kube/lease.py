@@ -1,9 +1,9 @@
 """Who of several replicas is in charge: one `Lease` object that the leader renews and the others watch.
 
 Rules and timings are client-go's. Nobody compares calendars: a follower counts by its own monotonic clock for how long
-the lease has not changed. The leader stops before the others may begin: it gives up when no renewal has succeeded for
-`renew_s`, which is less than `duration_s`. Whoever loses the lease must end the process, for it cannot take back what
-it has begun. A leader that ends in order releases the lease, so that the next one need not wait.
+the lease has not changed. The leader stops before the others may begin: it gives up when a renewal has not succeeded
+within `renew_s`, and `retry_s + renew_s` is less than `duration_s`. Whoever loses the lease must end the process, for it
+cannot take back what it has begun. A leader that ends in order releases the lease, so that the next one need not wait.
 """
 
 import asyncio
@@ -19,21 +19,24 @@ from npu_operator.kube.clock import micro_stamp
 from npu_operator.kube.objects import Meta
 
 
+LAST_TRIES_S = 0.1  # between the tries right before giving up, which come quicker and quicker
+
+
 class Timings(msgspec.Struct, frozen=True):
     """Seconds, as client-go has them."""
 
     duration_s: int = 15
     """How long a lease counts after its last renewal."""
     renew_s: float = 10.0
-    """How long the leader goes on without a successful renewal."""
+    """How long the leader tries to renew before it gives up."""
     retry_s: float = 2.0
     """How often to renew, and to look whether the lease is free."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.retry_s < self.renew_s < self.duration_s:
+        if not (0 < self.retry_s < self.renew_s and self.retry_s + self.renew_s < self.duration_s):
             raise ValueError(
-                "lease timings must grow: "
-                f"retry {self.retry_s:g} s < renew {self.renew_s:g} s < duration {self.duration_s} s"
+                f"lease timings would allow two leaders: retry {self.retry_s:g} s and renew {self.renew_s:g} s "
+                f"must together be less than duration {self.duration_s} s, and retry less than renew"
             )
 
 
@@ -106,7 +109,7 @@ class Elector:
     def is_leading(self) -> bool:
         """May we act now? False as well when renewals have failed for too long."""
         renewed_ago_s = self._clock.monotonic() - self._renewed_at
-        return self.leader == self.identity and renewed_ago_s < self._timings.renew_s
+        return self.leader == self.identity and renewed_ago_s < self._timings.retry_s + self._timings.renew_s
 
     async def acquire(self) -> None:
         """Wait until we are in charge; for ever if need be, through all errors."""
@@ -177,9 +180,10 @@ class Elector:
         return True
 
     async def _renew(self) -> None:
-        """Renew once; try again until `renew_s` after the last success. Raises LeaseLost."""
+        """Renew once; try again for up to `renew_s`. Raises LeaseLost."""
         why = "no answer"
-        while (left_s := self._renewed_at + self._timings.renew_s - self._clock.monotonic()) > 0:
+        give_up_at = self._clock.monotonic() + self._timings.renew_s
+        while (left_s := give_up_at - self._clock.monotonic()) > 0:
             try:
                 async with asyncio.timeout(left_s):
                     await self._update()
@@ -188,7 +192,7 @@ class Elector:
             except ApiError as error:
                 why = str(error)
                 self._on_trouble(error)
-                await self._clock.sleep(min(self._timings.retry_s, left_s))
+                await self._clock.sleep(min(self._timings.retry_s, max(left_s / 2, LAST_TRIES_S)))
             except TimeoutError:
                 continue
             else:

@@ -22,7 +22,7 @@ import msgspec
 
 from npu_operator.kube.api import ApiError, Clock, Cluster, Gone, NotFound, Resource, Unreachable, WatchEvent
 from npu_operator.kube.backoff import Backoff
-from npu_operator.kube.objects import Kept, Meta, key_of, version_number
+from npu_operator.kube.objects import Kept, key_of, version_number
 from npu_operator.kube.store import Store
 
 WATCH_S = (290, 580)  # as client-go: long enough to cost nothing, spread so that not all end together
@@ -46,20 +46,18 @@ class State(enum.Enum):
     ABSENT = "absent"
 
 
-class _Named(msgspec.Struct):
-    metadata: Meta
-
-
-class _Versioned(msgspec.Struct, rename="camel"):
+class _Name(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
     resource_version: str = ""
 
 
-class _Bookmark(msgspec.Struct):
-    metadata: _Versioned
+class _Named(msgspec.Struct, frozen=True):
+    metadata: _Name
 
 
-_bookmark = msgspec.json.Decoder(_Bookmark).decode
-_named = msgspec.json.Decoder(_Named).decode
+_NAMED = msgspec.json.Decoder(_Named)
 
 
 class Reflector(Generic[T]):
@@ -176,17 +174,18 @@ class Reflector(Generic[T]):
         end = deadline = started + timeout_s + OVERDUE_S
         events = self._cluster.watch(self.resource, resource_version=self._version, timeout_s=timeout_s, **self._where)
         proof = asyncio.get_running_loop().call_later(LIVELY_S, self._recovered)
-        bookmarks = False
+        heard = bookmarks = False
         try:
             async with _closing(events):
                 while (event := await self._next(events, deadline)) is not None:
+                    heard = True
                     self._recovered()
                     self._take_event(event)
                     bookmarks = bookmarks or event.type == "BOOKMARK"
                     deadline = min(end, self.heard_at + SILENCE_S) if bookmarks else end
         finally:
             proof.cancel()
-        if self._clock.monotonic() - started < LIVELY_S and self.heard_at < started and not self._list_wanted:
+        if not heard and not self._list_wanted and self._clock.monotonic() - started < LIVELY_S:
             raise Unreachable(f"watch {self.resource.name}: the server ended it at once and said nothing")
 
     async def _next(self, events: AsyncIterator[WatchEvent], deadline: float) -> WatchEvent | None:
@@ -205,9 +204,9 @@ class Reflector(Generic[T]):
     def _take_event(self, event: WatchEvent) -> None:
         self.heard_at = self._clock.monotonic()
         if event.type == "BOOKMARK":
-            version = _bookmark(event.object).metadata.resource_version
+            version = self._name(event.object).resource_version
         elif event.type == "DELETED":
-            gone = _named(event.object).metadata
+            gone = self._name(event.object)
             version = gone.resource_version
             self.store.remove(key_of(gone), version)
         else:
@@ -220,11 +219,17 @@ class Reflector(Generic[T]):
         try:
             found = self._decode(raw)
         except (msgspec.DecodeError, ValueError) as error:
-            metadata = _named(raw).metadata
-            self._on_unreadable(key_of(metadata), error)
-            return key_of(metadata), metadata.resource_version
+            name = self._name(raw)
+            self._on_unreadable(key_of(name), error)
+            return key_of(name), name.resource_version
         self.store.put(found)
         return key_of(found.metadata), found.metadata.resource_version
+
+    def _name(self, raw: msgspec.Raw) -> _Name:
+        try:
+            return _NAMED.decode(raw).metadata
+        except msgspec.DecodeError as error:
+            raise ApiError(f"watch {self.resource.name}: the server sent no object: {error}") from error
 
     async def _wait(self, error: ApiError) -> None:
         self.state = State.WAITING

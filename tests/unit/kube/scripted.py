@@ -133,14 +133,19 @@ def a_watch(*chunks: bytes, every_s: float = 0.0, then: str = "end", after_s: fl
     return open_stream
 
 
-def a_long_watch(*chunks: bytes) -> Step:
-    """A stream that the server ends when it should."""
+def a_long_watch(*chunks: bytes, bookmarks: int = 0) -> Step:
+    """A stream that the server ends when it should; with `bookmarks` at that version every minute."""
 
     async def open_stream(request: httpx2.Request) -> httpx2.Response:
         async def stream() -> AsyncIterator[bytes]:
             for chunk in chunks:
                 yield chunk
-            await asyncio.sleep(float(request.url.params["timeoutSeconds"]))
+            left_s = float(request.url.params["timeoutSeconds"])
+            while bookmarks and left_s > 60:
+                await asyncio.sleep(60)
+                left_s -= 60
+                yield bookmark(bookmarks)
+            await asyncio.sleep(left_s)
 
         return httpx2.Response(200, content=stream())
 
