@@ -142,6 +142,9 @@ class Recorder:
         key = await self._queue.take()
         try:
             await self._send(key)
+        except asyncio.CancelledError:
+            self._queue.add(key)  # for `flush`; should it have arrived, its name is taken
+            raise
         except ApiError as error:
             hopeless = isinstance(error, Forbidden | Invalid | NotFound)
             if hopeless or self._queue.failures(key) + 1 >= TRIES:

@@ -2,7 +2,7 @@
 
 Rules and timings are client-go's. Nobody compares calendars: a follower counts by its own monotonic clock for how long
 the lease has not changed. The leader stops before the others may begin: it gives up when a renewal has not succeeded
-within `renew_s`, and `retry_s + renew_s` is less than `duration_s`. Whoever loses the lease must end the process, for it
+within `renew_s`, and `retry_s + renew_s` is less than `duration_s`. Whoever loses the lease must end the process: it
 cannot take back what it has begun. A leader that ends in order releases the lease, so that the next one need not wait.
 """
 
@@ -17,7 +17,6 @@ import msgspec
 from npu_operator.kube.api import LEASES, ApiError, Clock, Cluster, Conflict, NotFound, Object
 from npu_operator.kube.clock import micro_stamp
 from npu_operator.kube.objects import Meta
-
 
 LAST_TRIES_S = 0.1  # between the tries right before giving up, which come quicker and quicker
 
