@@ -1,0 +1,127 @@
+"""Watches: what happened since a version, then what happens, as one stream of events.
+
+With a selector, an object that begins to match is ADDED and one that ceases to match is DELETED (with its last matching
+state and the version of the change), as the real watch cache does it. Bookmarks come about once a minute and shortly
+before the end.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from npu_operator.kube.api import Resource, WatchEvent
+from npu_operator.sim.server import refusals
+from npu_operator.sim.server.objects import Stored
+from npu_operator.sim.server.selectors import Selection
+from npu_operator.sim.server.store import Event
+
+if TYPE_CHECKING:
+    from npu_operator.sim.server.apiserver import ApiServer
+
+BOOKMARK_EVERY_S: Final = 60.0
+LAST_BOOKMARK_S: Final = 2.0  # before the end of the watch
+
+
+class Broken(Exception):
+    """The line of a watch broke; raised by `Watch.events` in place of the next event."""
+
+
+class Watch:
+    """One open watch."""
+
+    def __init__(self, server: "ApiServer", resource: Resource, selection: Selection, timeout_s: float) -> None:
+        self.resource = resource
+        self.is_silent = False
+        """Nothing arrives any more, though nobody hung up: a dead line."""
+        self._server = server
+        self._table = server.table(resource)
+        self._selection = selection
+        self._queue: deque[WatchEvent] = deque()
+        self._wake = asyncio.Event()
+        self._is_broken = False
+        self._ends_at = server.clock.monotonic() + timeout_s
+
+    def start(self, resource_version: str) -> None:
+        """Begin after a version; "" and "0" begin with everything there is. Raises Refused (410, 500)."""
+        if resource_version in ("", "0"):
+            for stored in self._table.in_order(self._selection):
+                self._queue.append(WatchEvent("ADDED", stored.whole()))
+        else:
+            if not resource_version.isdecimal():
+                text = f'resourceVersion: Invalid value: "{resource_version}": invalid syntax'
+                raise refusals.internal(text)
+            late = self._table.since(int(resource_version))
+            if late is None:
+                oldest = self._table.forgotten + 1
+                raise refusals.expired(f"too old resource version: {resource_version} ({oldest})")
+            for event in late:
+                self._offer(event)
+        self._table.listeners.append(self._offer)
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._offer in self._table.listeners:
+            self._table.listeners.remove(self._offer)
+
+    def break_off(self) -> None:
+        """The line breaks."""
+        self._is_broken = True
+        self._wake.set()
+
+    async def events(self) -> AsyncIterator[WatchEvent]:
+        """The events, until the server ends the watch. Raises Broken."""
+        clock = self._server.clock
+        bookmark_at = min(clock.monotonic() + BOOKMARK_EVERY_S, self._ends_at - LAST_BOOKMARK_S)
+        while True:
+            while self._queue and not self.is_silent and not self._is_broken:
+                yield self._queue.popleft()
+            if self._is_broken:
+                raise Broken
+            now = clock.monotonic()
+            if now >= self._ends_at:
+                return
+            if now >= bookmark_at > 0 and not self.is_silent:
+                bookmark_at = now + BOOKMARK_EVERY_S
+                yield self._bookmark()
+                continue
+            self._wake.clear()
+            until = min(bookmark_at if not self.is_silent and bookmark_at > now else self._ends_at, self._ends_at)
+            await self._wait(until - now)
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    def _bookmark(self) -> WatchEvent:
+        resource = self.resource
+        body = {
+            "kind": resource.kind,
+            "apiVersion": resource.api_version,
+            "metadata": {"resourceVersion": str(self._server.store.version)},
+        }
+        return WatchEvent("BOOKMARK", msgspec.Raw(msgspec.json.encode(body)))
+
+    def _offer(self, event: Event) -> None:
+        seen = self._seen(event)
+        if seen is not None and not self.is_silent:
+            self._queue.append(seen)
+            self._wake.set()
+
+    def _seen(self, event: Event) -> WatchEvent | None:
+        """The event as this watch sees it; None when it does not concern it."""
+        if self._selection.is_everything:
+            return WatchEvent(event.type, event.new.whole())
+        before = event.old is not None and self._selection(event.old)
+        after = event.type != "DELETED" and self._selection(event.new)
+        if after:
+            return WatchEvent("MODIFIED" if before else "ADDED", event.new.whole())
+        if before and event.old is not None:
+            last = event.old if event.type != "DELETED" else event.new
+            return WatchEvent("DELETED", Stored(last.resource, last.tree, last.owners, event.new.version).whole())
+        return None
