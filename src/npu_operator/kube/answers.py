@@ -4,9 +4,13 @@ Each sentence begins with what was asked (`patch nodes a7`), so that a person wh
 verb, resource and name without looking at code; a refusal for lack of rights ends with the right that is missing.
 """
 
+import os
 import re
+import socket
 import ssl
+from collections.abc import Iterator
 
+import httpx2
 import msgspec
 
 from npu_operator.kube.api import ApiError, Forbidden, NotFound, Resource, Unauthorized, Unreachable
@@ -110,24 +114,41 @@ def refusal(ask: Ask, code: int, body: bytes, *, retry_after: str | None = None,
 
 def no_answer(ask: Ask, error: BaseException, *, within_s: float | None = None) -> Unreachable:
     """The exception for a request that got no answer; `error` should be its cause."""
-    if isinstance(error, TimeoutError):
-        return Unreachable(f"{ask}: no answer" + (f" within {within_s:g} s" if within_s else ""))
+    if isinstance(error, httpx2.ConnectTimeout):
+        return Unreachable(f"{ask}: no answer: the server's address does not react")
+    if isinstance(error, TimeoutError | httpx2.TimeoutException):
+        return Unreachable(f"{ask}: no answer" + (f" within {within_s:g} s" if within_s else " in time"))
     tls = tls_failure(error)
     if tls is not None:
         return Unreachable(f"{ask}: no secure connection: {tls}")
-    return Unreachable(f"{ask}: no answer: {str(error) or type(error).__name__}")
+    return Unreachable(f"{ask}: no answer: {_system_words(error) or str(error) or type(error).__name__}")
 
 
 def tls_failure(error: BaseException) -> str | None:
     """What went wrong with TLS, if that is what lies below `error`: an expired or unknown certificate, mostly."""
-    below: BaseException | None = error
-    while below is not None:
+    for below in _causes(error):
         if isinstance(below, ssl.SSLCertVerificationError):
             return f"the server's certificate is not accepted: {below.verify_message}"
         if isinstance(below, ssl.SSLError):
             return (below.reason or str(below)).lower().replace("_", " ")
-        below = below.__cause__ or below.__context__
     return None
+
+
+def _system_words(error: BaseException) -> str | None:
+    """What the operating system said, such as "connection refused": libraries on the way up replace it."""
+    for below in _causes(error):
+        if isinstance(below, socket.gaierror):
+            return str(below.strerror).lower()
+        if isinstance(below, OSError) and below.errno:
+            return os.strerror(below.errno).lower()
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    below: BaseException | None = error
+    while below is not None:
+        yield below
+        below = below.__cause__ or below.__context__
 
 
 def _sentence(class_: type[ApiError], code: int, said: str, credentials: str) -> str:

@@ -29,10 +29,11 @@ WATCH_S = (290, 580)  # as client-go: long enough to cost nothing, spread so tha
 OVERDUE_S = 15.0  # after the time at which the server should have ended the watch
 SILENCE_S = 150.0  # bookmarks come every 60 s (kube-apiserver, defaultBookmarkFrequency): two and a half are missing
 LIVELY_S = 10.0  # a watch that lived that long, or told something, was a good one
-FIRST_S, CAP_S = 0.8, 30.0  # as client-go
-ABSENT_FIRST_S = 2.0
+FIRST_S, CAP_S = 0.8, 10.0  # client-go has 30 s; ten minutes without a server should not cost half a minute more
+TOO_OLD_FIRST_S, TOO_OLD_CAP_S = 0.2, 30.0  # lists are costly, so this grows until a watch has proved to live
+ABSENT_FIRST_S, ABSENT_CAP_S = 2.0, 30.0
 OPTIONAL_CAP_S = 300.0  # whoever knows sooner calls `wake`
-GONE_IS_TROUBLE = 3  # in a row; once in a while it is the normal way of things
+TOO_OLD_IS_TROUBLE = 3  # in a row; once in a while it is the normal way of things
 
 T = TypeVar("T", bound=Kept)
 
@@ -111,7 +112,8 @@ class Reflector(Generic[T]):
         self._list_wanted = False
         self._patience: asyncio.Timeout | None = None
         self._backoff = Backoff(rng, first_s=FIRST_S, cap_s=CAP_S)
-        self._absence = Backoff(rng, first_s=ABSENT_FIRST_S, cap_s=OPTIONAL_CAP_S if optional else CAP_S)
+        self._too_old = Backoff(rng, first_s=TOO_OLD_FIRST_S, cap_s=TOO_OLD_CAP_S)
+        self._absence = Backoff(rng, first_s=ABSENT_FIRST_S, cap_s=OPTIONAL_CAP_S if optional else ABSENT_CAP_S)
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
@@ -136,10 +138,8 @@ class Reflector(Generic[T]):
                 self.state = State.WATCHING
                 await self._watch()
             except Gone as error:
-                self._version = ""
-                await self._wait(error)
+                await self._wait_to_list(error)
             except NotFound as error:
-                self._version = ""
                 await self._wait_for_resource(error)
             except ApiError as error:
                 await self._wait(error)
@@ -173,13 +173,13 @@ class Reflector(Generic[T]):
         started = self._clock.monotonic()
         end = deadline = started + timeout_s + OVERDUE_S
         events = self._cluster.watch(self.resource, resource_version=self._version, timeout_s=timeout_s, **self._where)
-        proof = asyncio.get_running_loop().call_later(LIVELY_S, self._recovered)
+        proof = asyncio.get_running_loop().call_later(LIVELY_S, self._watch_lives)
         heard = bookmarks = False
         try:
             async with _closing(events):
                 while (event := await self._next(events, deadline)) is not None:
                     heard = True
-                    self._recovered()
+                    self._watch_lives()
                     self._take_event(event)
                     bookmarks = bookmarks or event.type == "BOOKMARK"
                     deadline = min(end, self.heard_at + SILENCE_S) if bookmarks else end
@@ -233,12 +233,20 @@ class Reflector(Generic[T]):
 
     async def _wait(self, error: ApiError) -> None:
         self.state = State.WAITING
-        if not isinstance(error, Gone) or self._backoff.failures >= GONE_IS_TROUBLE:
-            self._tell(error)
+        self._tell(error)
         await self._pause(self._backoff.next_s(at_least_s=error.retry_after_s))
+
+    async def _wait_to_list(self, error: Gone) -> None:
+        self.state = State.WAITING
+        self._version = ""
+        self._backoff.reset()  # whatever was wrong before, the server is there
+        if self._too_old.failures >= TOO_OLD_IS_TROUBLE:
+            self._tell(error)
+        await self._pause(self._too_old.next_s(at_least_s=error.retry_after_s))
 
     async def _wait_for_resource(self, error: NotFound) -> None:
         self.state = State.ABSENT
+        self._version = ""
         if self._optional:
             self.store.remove_others((), "")
             self.synced.set()
@@ -259,6 +267,10 @@ class Reflector(Generic[T]):
         self.trouble = error
         if is_new:
             self._on_trouble(error)
+
+    def _watch_lives(self) -> None:
+        self._too_old.reset()
+        self._recovered()
 
     def _recovered(self) -> None:
         self._backoff.reset()
