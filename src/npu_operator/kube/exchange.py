@@ -1,9 +1,9 @@
 """One request and its answer: everything that is the same for all verbs.
 
 Each request has a time-out, and only `IN_FLIGHT` run at once; watches come on top. After a 429 all requests wait
-(`kube.pace`), but for Leases: losing the lease would cost more than one request. When the server refuses our
-credentials, or its certificate does not fit, they are read anew from their files and the request is sent once more:
-rotated tokens, certificates and CAs need no restart.
+(`kube.pace`). Leases wait neither for a place nor for that: behind a thousand writes the renewal would come too late.
+When the server refuses our credentials, or its certificate does not fit, they are read anew from their files and the
+request is sent once more: rotated tokens, certificates and CAs need no restart.
 """
 
 import asyncio
@@ -59,16 +59,16 @@ class Exchange:
         content_type: str = JSON,
     ) -> bytes:
         """The whole body of a successful answer. Raises ApiError."""
-        if ask.resource is not LEASES:
-            await self._pace.wait()
         headers = {"Content-Type": content_type} if content is not None else {}
+
+        def build(http: httpx2.AsyncClient) -> httpx2.Request:
+            return http.build_request(method, path, params=params, content=content, headers=headers)
+
+        if ask.resource == LEASES:
+            return (await self._exchange(ask, build, stream=False)).content
+        await self._pace.wait()
         async with self._slots:
-            response = await self._exchange(
-                ask,
-                lambda http: http.build_request(method, path, params=params, content=content, headers=headers),
-                stream=False,
-            )
-        return response.content
+            return (await self._exchange(ask, build, stream=False)).content
 
     async def stream(self, ask: Ask, path: str, params: Mapping[str, str], *, read_s: float) -> httpx2.Response:
         """A successful answer whose body is still to come; the caller closes it. Raises ApiError.

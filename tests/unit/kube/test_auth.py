@@ -8,6 +8,7 @@ import httpx2
 import pytest
 from lightkube.config.models import NameValue, UserExec
 
+from npu_operator.kube import auth
 from npu_operator.kube.auth import PluginAuth, PluginError
 from npu_operator.kube.clock import SystemClock
 
@@ -77,6 +78,12 @@ def test_a_token_is_renewed_before_it_expires(tmp_path):
 def test_a_plugin_that_gives_no_token_is_quoted(tmp_path, program, said):
     with pytest.raises(PluginError, match=said):
         asyncio.run(Plugin(tmp_path, program).ask())
+
+
+def test_a_plugin_that_hangs_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(auth, "TIMEOUT_S", 0.01)
+    with pytest.raises(PluginError, match="gave no answer within"):
+        asyncio.run(Plugin(tmp_path, "import signal; signal.pause()").ask())
 
 
 def test_a_plugin_that_is_not_there_comes_with_its_hint(tmp_path):

@@ -1,6 +1,7 @@
 """What the client sends, and what it makes of the answers."""
 
 import asyncio
+import socket
 
 import httpx2
 import msgspec
@@ -353,6 +354,36 @@ def test_only_so_many_requests_run_at_once_and_watches_come_on_top():
         for watch in watches:
             watch.cancel()
         await asyncio.gather(*watches, return_exceptions=True)
+
+    run(main)
+
+
+def test_a_lease_is_renewed_however_many_writes_wait():
+    async def main(clock: VirtualClock) -> None:
+        server = Server()
+        cluster = cluster_of(server, clock)
+        server.on("PATCH", *(hangs(20.0) for _ in range(32)), answer({}), *(answer({}) for _ in range(32)))
+        writes = [asyncio.create_task(cluster.patch(NODES, f"a{n}", {}, manager="me")) for n in range(64)]
+        await asyncio.sleep(1)
+        await cluster.patch(LEASES, "l", {}, "x", manager="me")
+        assert clock.monotonic() == 1
+        await asyncio.gather(*writes)
+
+    run(main)
+
+
+def test_the_words_of_the_system_are_kept():
+    async def main(clock: VirtualClock) -> None:
+        server = Server()
+        unknown = httpx2.ConnectError("[Errno -2] Name or service not known")
+        unknown.__cause__ = socket.gaierror(-2, "Name or service not known")
+        server.on("PATCH", unknown, httpx2.ConnectTimeout(""), httpx2.ReadTimeout(""))
+        said = [str(await error_of(cluster_of(server, clock).patch(NODES, "a7", {}, manager="m"))) for _ in range(3)]
+        assert said == [
+            "patch nodes a7: no answer: name or service not known",
+            "patch nodes a7: no answer: the server's address does not react",
+            "patch nodes a7: no answer in time",
+        ]
 
     run(main)
 

@@ -108,6 +108,7 @@ def test_in_a_pod_the_service_account_is_used(tmp_path, monkeypatch):
         ("{}", "has no current context"),
         ("{current-context: x, contexts: [{name: y, context: {cluster: c}}]}", "has no context x; there are: y"),
         ("{current-context: y, contexts: [{name: y, context: {cluster: c}}]}", "names 'c', which is not there"),
+        ("{current-context: y, contexts: [{name: y, context: {cluster: 7}}]}", "Expected `str`, got `int`"),
         ("{current-context: y, contexts: [{name: y}]}", "an entry of contexts has no name or no context"),
     ],
 )

@@ -268,6 +268,20 @@ def test_the_api_may_be_away_at_the_start():
     run(main)
 
 
+def test_an_api_that_hangs_at_the_start_is_asked_again():
+    async def main(clock: VirtualClock) -> None:
+        server = LeaseServer()
+        server.hangs = True
+        elector = an_elector(server, clock, "one")
+        acquiring = asyncio.create_task(elector.acquire())
+        await asyncio.sleep(5)
+        server.hangs = False
+        await acquiring
+        assert clock.monotonic() < 15
+
+    run(main)
+
+
 def test_a_release_that_fails_does_not_hold_up_the_end():
     async def main(clock: VirtualClock) -> None:
         server = LeaseServer()
