@@ -3,8 +3,8 @@
     agents = HollowAgents({"a1": Chips()})
     with in_background(cluster.client, on_pod=agents.on_pod) as hollow: ...
 
-They act only when the operator's own pods run: no node agent, no report; no driver pod, no driver; no validator, no chips
-for anybody. What they publish has the types of the product, so a field that does not exist cannot be reported.
+They act only when the operator's own pods run: no node agent, no report; no driver pod, no driver; no validator, no
+chips for anybody. What they publish has the types of the product, so a field that does not exist cannot be reported.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class HollowAgents:
                 return
             if workload.startswith(names.DRIVER_PREFIX):
                 state.driver = driver.wanted_of(pod["metadata"].get("annotations", {})).version
-            if workload == names.VALIDATOR and (state.driver or self.chips[name].host_driver):
+            if names.VALIDATOR in state.running and (state.driver or self.chips[name].host_driver):
                 state.validated = self._validates(name)
             if names.NODE_AGENT in state.running:
                 await self.report(client, name)

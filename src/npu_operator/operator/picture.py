@@ -27,6 +27,18 @@ Decode = Callable[[Any], Any]
 OURS = {names.LABEL_MANAGED_BY: names.OPERATOR_NAME}
 
 
+def whole_of(resource: Resource) -> Callable[[Any], Whole]:
+    """Decode an object in full. An item of a list does not say what it is; a single answer and a watch event do."""
+
+    def decode(raw: Any) -> Whole:
+        whole = decode_whole(raw)
+        whole.body.setdefault("apiVersion", resource.api_version)
+        whole.body.setdefault("kind", resource.kind)
+        return whole
+
+    return decode
+
+
 class Picture:
     """What the operator knows of the cluster. `dirty` is called with the key of each thing that changed."""
 
@@ -82,7 +94,7 @@ class Picture:
                 reflect(
                     resource,
                     self.objects[resource],
-                    decode_whole,
+                    whole_of(resource),
                     namespace=settings.namespace if resource.namespaced else None,
                     labels=selector,
                 )
@@ -90,7 +102,7 @@ class Picture:
             ),
         )
         self.optional: tuple[Reflector[Any], ...] = tuple(
-            reflect(resource, self.objects[resource], decode_whole, namespace=settings.namespace, labels=selector)
+            reflect(resource, self.objects[resource], whole_of(resource), namespace=settings.namespace, labels=selector)
             for resource in resources.OPTIONAL
         )
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import msgspec
 
 import npu_operator
+from npu_operator.components import images
 from npu_operator.kube.lease import CLIENT_GO, Timings, identity_of
 from npu_operator.model import names
 
-DEFAULT_IMAGE = f"npu-operator:{npu_operator.__version__}"
+DEFAULT_IMAGE = f"{images.OPERATOR_REPOSITORY}:{npu_operator.__version__}"
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 

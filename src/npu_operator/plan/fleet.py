@@ -98,6 +98,7 @@ class Planner:
         waits = [
             SIGN_PATIENCE_S - seconds for seconds in snapshot.seconds_without_sign.values() if seconds < SIGN_PATIENCE_S
         ]
+        pools = tuple(sorted(self.tally.pools, key=lambda pool: pool.key))
         facts = ClusterFacts(
             namespace=snapshot.namespace,
             operator_image=snapshot.operator_image,
@@ -105,7 +106,8 @@ class Planner:
             policy_name=ctl.metadata.name,
             has_service_monitor_crd=snapshot.has_service_monitor_crd,
             runtime_handler=_common_handler(self.tally),
-            pools=tuple(sorted(self.tally.pools, key=lambda pool: pool.key)),
+            pools=pools,
+            pools_to_keep=pools,  # in passthrough only nodes that run our driver have a pool
         )
         components = self.components(ctl.spec, facts)
         if acts:
