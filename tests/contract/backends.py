@@ -133,6 +133,10 @@ class Line:
         await self.eventually(is_served)
 
 
+class Ended(Exception):
+    """The server ended a watch in peace."""
+
+
 class Stream:
     """The events of a watch, one at a time."""
 
@@ -140,12 +144,12 @@ class Stream:
         self._events = events
 
     async def next(self, *, bookmarks: bool = False) -> tuple[str, Object]:
-        """The next event and its object; bookmarks only when asked for."""
+        """The next event and its object; bookmarks only when asked for. Raises Ended."""
         async with asyncio.timeout(WITHIN_S):
             async for event in self._events:
                 if bookmarks or event.type != "BOOKMARK":
                     return event.type, _decoded(event.object)
-        raise StopAsyncIteration
+        raise Ended
 
     async def close(self) -> None:
         """End the watch."""

@@ -54,7 +54,7 @@ class Disruption:
         pods = [pod for pod in self._server.list(api.PODS, budget.namespace) if _selects(budget, pod)]
         now_s = self._server.clock.now()
         disrupted = self._still_disrupted(budget, pods, now_s)
-        healthy = sum(1 for pod in pods if _counts(pod) and is_ready(pod) and pod.name not in disrupted)
+        healthy = sum(1 for pod in pods if is_ready(pod) and not pod.is_leaving and pod.name not in disrupted)
         before = budget.tree.get("status", {})
         try:
             expected, desired = self._wanted(budget, pods)
@@ -132,10 +132,6 @@ class Disruption:
 
 def _selects(budget: Stored, pod: Stored) -> bool:
     return selectors.selects(selectors.of_object(at(budget.tree, "spec", "selector")), pod.labels)
-
-
-def _counts(pod: Stored) -> bool:
-    return not pod.is_leaving and at(pod.tree, "status", "phase") not in ("Succeeded", "Failed")
 
 
 def _share(amount: int | str, total: int) -> int:

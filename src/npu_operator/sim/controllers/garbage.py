@@ -99,7 +99,7 @@ class Garbage:
             dependents = [found for uid in self._dependents.get(owner.uid, ()) if (found := self._find(uid))]
             for dependent in dependents:
                 if not dependent.is_leaving:
-                    self._delete(dependent, "Foreground" if _blocks(dependent, owner.uid) else "Background")
+                    self._delete(dependent, "Foreground" if self._dependents.get(dependent.uid) else "Background")
             if not any(_blocks(dependent, owner.uid) for dependent in dependents):
                 self._drop_finalizer(owner, FOREGROUND)
 

@@ -59,5 +59,6 @@ def check_binding(new: Tree, old: Tree | None) -> Iterator[Cause]:
             yield refusals.required(f"{where}.name")
         if subject.get("kind") not in ("User", "Group", "ServiceAccount"):
             yield refusals.unsupported(f"{where}.kind", subject.get("kind"), ("ServiceAccount", "User", "Group"))
-        if subject.get("kind") == "ServiceAccount" and not subject.get("namespace"):
+        is_bare = subject.get("kind") == "ServiceAccount" and not subject.get("namespace")
+        if is_bare and not new["metadata"].get("namespace"):
             yield refusals.required(f"{where}.namespace")

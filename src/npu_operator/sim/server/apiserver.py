@@ -1,7 +1,7 @@
 """The API server: reads and writes of objects, one after the other, in memory.
 
 Everything here is synchronous: a request is over before the next one begins, as with etcd's transactions. What takes
-time (the wire, faults, watches) is in `client` and `watching`; what happens by itself in `npu_operator.sim.controllers`.
+time (the wire, faults, watches) is in `client` and `watching`; what happens by itself in `sim.controllers`.
 """
 
 import random
@@ -106,7 +106,9 @@ class ApiServer:
         self, resource: Resource, namespace: str | None, labels: str | None, fields: str | None
     ) -> selectors.Selection:
         """A list's or watch's query, read."""
-        return selectors.selection(namespace, labels, fields, self.kind(resource).fields)
+        kind = self.kind(resource)
+        own = kind.fields if kind.fields or kind.is_custom else None
+        return selectors.selection(namespace, labels, fields, own)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -376,7 +378,9 @@ class ApiServer:
 
     def _check(self, kind: Kind, new: Tree, old: Tree | None) -> None:
         """Refused (422) when the object breaks a rule."""
-        causes = list(names.metadata(new["metadata"], old["metadata"] if old is not None else None, kind.name_rule))
+        was = old["metadata"] if old is not None else None
+        is_core = not kind.resource.group
+        causes = list(names.metadata(new["metadata"], was, kind.name_rule, is_core=is_core))
         before: Any = old if old is not None else ABSENT
         if kind.is_custom:
             for key, value in new.items():
@@ -390,7 +394,7 @@ class ApiServer:
                 if key not in ("metadata", "status"):
                     shape = kind.shape.field(key)
                     was = before.get(key, ABSENT) if old is not None else ABSENT
-                    causes += typed.complaints(value, shape, was, key) if shape is not None else ()
+                    causes += typed.complaints(value, shape, was, key, kind.checks_itself) if shape is not None else ()
             causes += kind.check(new, old)
         if causes:
             raise refusals.invalid(kind.resource, new["metadata"].get("name", ""), list(dict.fromkeys(causes)))

@@ -11,7 +11,7 @@ import msgspec
 
 from npu_operator.kube import api
 from npu_operator.kube.api import Resource
-from npu_operator.sim.server import access_rules, definitions, names, rules, services, typed, workloads
+from npu_operator.sim.server import access_rules, definitions, events, names, rules, services, typed, workloads
 from npu_operator.sim.server.objects import Tree
 from npu_operator.sim.server.refusals import Cause
 from npu_operator.sim.server.shapes import Shape, builtin
@@ -42,6 +42,8 @@ class Kind(msgspec.Struct, frozen=True, eq=False):
     check: Check = no_complaints
     """Complaints about a new state, given the one before (None: create)."""
     name_rule: names.NameRule = names.subdomain
+    checks_itself: frozenset[str] = frozenset()
+    """Paths where `check` says what is wrong instead of the rules of the type."""
     has_status: bool = False
     """There is a status sub-resource: the main path ignores `status`, the other one everything but `status`."""
     has_generation: bool = False
@@ -71,6 +73,7 @@ BUILT_IN: Final = (
         fill=rules.fill_node,
         admit=rules.admit_node,
         check=rules.check_node,
+        checks_itself=frozenset({"spec.taints"}),
         has_status=True,
         fields=("spec.unschedulable",),
     ),
@@ -110,6 +113,7 @@ BUILT_IN: Final = (
         builtin("api.apps.v1.DaemonSet"),
         fill=workloads.fill_daemon_set,
         check=workloads.check_daemon_set,
+        checks_itself=frozenset({"spec.updateStrategy"}),
         has_status=True,
         has_generation=True,
     ),
@@ -122,7 +126,13 @@ BUILT_IN: Final = (
         has_generation=True,
     ),
     Kind(api.LEASES, builtin("api.coordination.v1.Lease"), check=rules.check_lease),
-    Kind(api.EVENTS, builtin("api.events.v1.Event"), check=rules.check_event, fields=rules.EVENT_FIELDS),
+    Kind(
+        api.EVENTS,
+        builtin("api.events.v1.Event"),
+        check=events.check,
+        checks_itself=frozenset({"series"}),
+        fields=events.FIELDS,
+    ),
     Kind(api.RUNTIME_CLASSES, builtin("api.node.v1.RuntimeClass"), check=rules.check_runtime_class),
     Kind(
         api.POD_DISRUPTION_BUDGETS,

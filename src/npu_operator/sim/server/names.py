@@ -13,6 +13,8 @@ NAME_LIMIT: Final = 253
 LABEL_LIMIT: Final = 63
 ANNOTATIONS_LIMIT_BYTES: Final = 256 * 1024
 
+STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
+
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_1035 = r"[a-z]([-a-z0-9]*[a-z0-9])?"
@@ -131,8 +133,13 @@ def labels(values: Mapping[str, str], field: str) -> Iterator[Cause]:
         yield from (wrong(field, value, why) for why in label_value(value))
 
 
-def metadata(new: Mapping[str, Any], old: Mapping[str, Any] | None, rule: NameRule) -> Iterator[Cause]:
-    """What is wrong with an object's metadata; parts that did not change are not looked at again."""
+def metadata(
+    new: Mapping[str, Any], old: Mapping[str, Any] | None, rule: NameRule, *, is_core: bool
+) -> Iterator[Cause]:
+    """What is wrong with an object's metadata; parts that did not change are not looked at again.
+
+    The core group (`is_core`) is stricter about finalizers.
+    """
     before: Mapping[str, Any] = old or {}
     name = new.get("name", "")
     if old is None:
@@ -146,8 +153,11 @@ def metadata(new: Mapping[str, Any], old: Mapping[str, Any] | None, rule: NameRu
     if new.get("ownerReferences") is not before.get("ownerReferences"):
         yield from _owners(new.get("ownerReferences", []))
     if new.get("finalizers") is not before.get("finalizers"):
-        for finalizer in new.get("finalizers", []):
+        for index, finalizer in enumerate(new.get("finalizers", [])):
             yield from (wrong("metadata.finalizers", finalizer, why) for why in qualified(finalizer))
+            if is_core and "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
+                why = "name is neither a standard finalizer name nor is it fully qualified"
+                yield wrong(f"metadata.finalizers[{index}]", finalizer, why)
         yield from _late_finalizers(new.get("finalizers", []), before)
 
 

@@ -30,13 +30,13 @@ def filled(spec: Tree) -> Tree:
         out["serviceAccount"] = spec["serviceAccountName"]
     for key in ("containers", "initContainers"):
         if key in spec:
-            out[key] = [_container(each, spec.get("hostNetwork", False)) for each in spec[key]]
+            out[key] = [_container(each) for each in spec[key]]
     if "volumes" in spec:
         out["volumes"] = [_volume(each) for each in spec["volumes"]]
     return out
 
 
-def _container(container: Tree, is_on_host_network: bool) -> Tree:
+def _container(container: Tree) -> Tree:
     image = container.get("image", "")
     out = {
         "terminationMessagePath": "/dev/termination-log",
@@ -45,8 +45,6 @@ def _container(container: Tree, is_on_host_network: bool) -> Tree:
         "resources": {},
         **container,
     }
-    if is_on_host_network and "ports" in container:
-        out["ports"] = [{"hostPort": port.get("containerPort"), **port} for port in container["ports"]]
     if "env" in container:
         out["env"] = [_variable(each) for each in container["env"]]
     for key in ("livenessProbe", "readinessProbe", "startupProbe"):

@@ -4,7 +4,6 @@ Source: kubernetes `pkg/apis/*/validation` (1.34), as far as our own objects can
 """
 
 from collections.abc import Iterator
-from typing import Final
 
 from npu_operator.sim.server import names, refusals, workloads
 from npu_operator.sim.server.objects import Tree, at
@@ -101,43 +100,6 @@ def check_budget(new: Tree, old: Tree | None) -> Iterator[Cause]:
         yield refusals.unsupported("spec.unhealthyPodEvictionPolicy", policy, ("IfHealthyBudget", "AlwaysAllow"))
 
 
-EVENT_TYPES: Final = ("Normal", "Warning")
-_EVENT_IMMUTABLE = (
-    "eventTime",
-    "reportingController",
-    "reportingInstance",
-    "action",
-    "reason",
-    "type",
-    "note",
-    "regarding",
-    "related",
-)
-_CORE_WORDS = {"note": "message", "regarding": "involvedObject"}
-
-
-def check_event(new: Tree, old: Tree | None) -> Iterator[Cause]:
-    """An event is complete when it is made, and then only its series changes."""
-    if old is not None:
-        for key in _EVENT_IMMUTABLE:
-            if new.get(key) != old.get(key):
-                yield refusals.immutable(_CORE_WORDS.get(key, key), new.get(key))
-        return
-    for key in ("eventTime", "reportingController", "reportingInstance", "action", "reason"):
-        if not new.get(key):
-            yield refusals.required(key)
-    if new.get("reportingController"):
-        controller = new["reportingController"]
-        yield from (refusals.wrong("reportingController", controller, why) for why in names.qualified(controller))
-    for key in ("reportingInstance", "action", "reason"):
-        if len(new.get(key, "")) > 128:
-            yield refusals.wrong(key, "", "can have at most 128 characters")
-    if len(new.get("note", "")) > 1024:
-        yield refusals.wrong("message", "", "can have at most 1024 characters")
-    if new.get("type") not in EVENT_TYPES:
-        yield refusals.wrong("type", "", f"has invalid value: {new.get('type', '')}")
-
-
 def fill_policy(policy: Tree) -> Tree:
     """An admission policy's defaults."""
     spec = policy.get("spec", {})
@@ -177,14 +139,3 @@ def check_policy_binding(new: Tree, old: Tree | None) -> Iterator[Cause]:
     """A binding says what to do."""
     if not at(new, "spec", "validationActions"):
         yield refusals.required("spec.validationActions", "at least one validation action is required")
-
-
-EVENT_FIELDS: Final = (
-    "reason",
-    "type",
-    "reportingController",
-    "regarding.kind",
-    "regarding.name",
-    "regarding.namespace",
-    "regarding.uid",
-)

@@ -146,21 +146,30 @@ class Selection(NamedTuple):
 
 
 def selection(
-    namespace: str | None, labels: str | None, fields: str | None, supported: Sequence[str] = ()
+    namespace: str | None, labels: str | None, fields: str | None, own: Sequence[str] | None = None
 ) -> Selection:
-    """Read the query of a list or watch; `supported` are the kind's own fields. Raises Refused (400)."""
-    return Selection(namespace or None, parse(labels or ""), _parse_fields(fields or "", tuple(supported)))
+    """Read the query of a list or watch. Raises Refused (400).
+
+    `own` are the kind's fields beside name and namespace; None for kinds that only know those two.
+    """
+    return Selection(
+        namespace or None, parse(labels or ""), _parse_fields(fields or "", None if own is None else tuple(own))
+    )
 
 
 @lru_cache(maxsize=16384)
-def _parse_fields(text: str, supported: tuple[str, ...]) -> tuple[tuple[str, bool, str], ...]:
+def _parse_fields(text: str, own: tuple[str, ...] | None) -> tuple[tuple[str, bool, str], ...]:
     terms = []
     for part in filter(None, text.split(",")):
         found = re.fullmatch(r"([^=!]+)(==|!=|=)(.*)", part)
         if found is None:
             raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
-        if found[1] not in ("metadata.name", "metadata.namespace", *supported):
-            raise bad_request(f"field label not supported: {found[1]}")
+        if found[1] not in ("metadata.name", "metadata.namespace", *(own or ())):
+            raise bad_request(
+                f'"{found[1]}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+                if own is None
+                else f"field label not supported: {found[1]}"
+            )
         terms.append((found[1], found[2] != "!=", found[3]))
     return tuple(terms)
 

@@ -140,12 +140,12 @@ def _json_kind(value: Any) -> str:
     return kinds.get(type(value), "number")
 
 
-def complaints(value: Any, shape: Shape, old: Any, path: str) -> Iterator[Cause]:
+def complaints(value: Any, shape: Shape, old: Any, path: str, but_not: frozenset[str] = frozenset()) -> Iterator[Cause]:
     """What every type has in common: enumerations, and required text and lists that are empty.
 
-    Parts that are still the same are not looked at again.
+    Parts that are still the same are not looked at again, paths in `but_not` not at all.
     """
-    if value is old:
+    if value is old or path in but_not:
         return
     if isinstance(value, dict) and shape.fields:
         before = old if isinstance(old, dict) else {}
@@ -158,13 +158,13 @@ def complaints(value: Any, shape: Shape, old: Any, path: str) -> Iterator[Cause]
             if key in shape.required and value[key] in ("", []):
                 yield refusals.required(where)
                 continue
-            yield from complaints(value[key], below, before.get(key, ABSENT), where)
+            yield from complaints(value[key], below, before.get(key, ABSENT), where, but_not)
     elif isinstance(value, dict) and shape.extra is not None:
         for key, inner in value.items():
-            yield from complaints(inner, shape.extra, ABSENT, f"{path}[{key}]")
+            yield from complaints(inner, shape.extra, ABSENT, f"{path}[{key}]", but_not)
     elif isinstance(value, list) and shape.items is not None:
         for index, item in enumerate(value):
-            yield from complaints(item, shape.items, ABSENT, f"{path}[{index}]")
+            yield from complaints(item, shape.items, ABSENT, f"{path}[{index}]", but_not)
     elif (enum := shape.schema.get("enum")) and value not in enum and value != "":
         yield refusals.unsupported(path, value, enum)
 

@@ -25,7 +25,8 @@ def fill_pod(pod: Tree) -> Tree:
     """A pod's defaults."""
     spec = podspec.filled({"enableServiceLinks": True, **pod.get("spec", {})})
     if "containers" in spec:
-        spec["containers"] = [_with_requests(each) for each in spec["containers"]]
+        is_on_host = spec.get("hostNetwork", False)
+        spec["containers"] = [_with_host_ports(_with_requests(each), is_on_host) for each in spec["containers"]]
     status = {"phase": "Pending", "qosClass": _quality(spec.get("containers", [])), **pod.get("status", {})}
     return {**pod, "spec": spec, "status": status}
 
@@ -42,6 +43,13 @@ def admit_pod(pod: Tree) -> Tree:
             "tolerations": _with_grace_for_nodes(spec.get("tolerations", [])),
         },
     }
+
+
+def _with_host_ports(container: Tree, is_on_host: bool) -> Tree:
+    """On the host's network a container's ports are the host's; pods get that written out, templates do not."""
+    if not is_on_host or "ports" not in container:
+        return container
+    return {**container, "ports": [{"hostPort": port.get("containerPort"), **port} for port in container["ports"]]}
 
 
 def _with_requests(container: Tree) -> Tree:
@@ -136,7 +144,7 @@ def check_daemon_set(new: Tree, old: Tree | None) -> Iterator[Cause]:
     yield from check_template(new, old)
     if at(new, "spec", "updateStrategy", "type") not in ("RollingUpdate", "OnDelete"):
         yield refusals.unsupported(
-            "spec.updateStrategy.type", at(new, "spec", "updateStrategy", "type"), ("RollingUpdate", "OnDelete")
+            "spec.updateStrategy", at(new, "spec", "updateStrategy", "type"), ("RollingUpdate", "OnDelete")
         )
 
 
