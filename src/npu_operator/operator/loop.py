@@ -21,6 +21,7 @@ from npu_operator.kube.queue import WorkQueue
 from npu_operator.model import names, npunode
 from npu_operator.model.node import NodeDecoder
 from npu_operator.model.reading import parse_ctl
+from npu_operator.model.reasons import Reason
 from npu_operator.operator.picture import FLEET, NODE, Picture
 from npu_operator.operator.resources import CTLS, NPU_NODES, resource_of
 from npu_operator.operator.settings import Settings
@@ -53,6 +54,8 @@ RETRY_CAP_S = 30.0
 """The longest wait after a failed write: when the cause is gone, nobody wants to wait for a quarter of an hour."""
 REPORT_AFTER_S = 2.0
 """A node's plan is published when it has stood that long: on a node that comes up it changes many times in a row."""
+SILENCE_AFTER_S = 15.0
+"""The same for "the agent has not reported": until then its pod is only being started."""
 
 
 class Operator:
@@ -140,6 +143,8 @@ class Operator:
             self.writer.wish(Urgency.OBJECT, _object_key(key), self._removal(write), write.why)
             return
         key = ObjectKey.of(write.body)
+        if self._is_premature(write.body):
+            return
         live = self.picture.live(key)
         wanted, agreed = self._checked.get(key, (None, None))
         if live is not None and agreed is live and wanted is write.body:
@@ -150,6 +155,14 @@ class Operator:
             self.writer.withdraw(Urgency.OBJECT, _object_key(key))
         elif why is not None:
             self.writer.wish(Urgency.OBJECT, _object_key(key), self._applying(write), why)
+
+    def _is_premature(self, body: Object) -> bool:
+        """A binding is refused before its role exists; when the role is there, that change brings us here again."""
+        role = body.get("roleRef")
+        if role is None:
+            return False
+        namespace = body["metadata"].get("namespace", "") if role["kind"] == "Role" else ""
+        return self.picture.live(ObjectKey(body["apiVersion"], role["kind"], namespace, role["name"])) is None
 
     def _act_on_node(self, name: str, writes: tuple[NodeWrite, ...]) -> None:
         self._report_due_unless(name, writes)
@@ -174,7 +187,7 @@ class Operator:
         now = self._clock.monotonic()
         before, due = self._report_due.get(name, ({}, 0.0))
         if before != said:
-            due = now + REPORT_AFTER_S
+            due = now + (SILENCE_AFTER_S if report.plan.get("reason") == Reason.AgentSilent else REPORT_AFTER_S)
             self._report_due[name] = (said, due)
         if now >= due:
             self.writer.wish(Urgency.REPORT, f"report/{name}", self._report(report), report.plan.get("reason", ""))

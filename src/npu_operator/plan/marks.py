@@ -1,7 +1,9 @@
 """What we write on a Node because of its verdict: labels for our selectors, feature labels, and the optional taint.
 
-All of it goes in one merge patch that carries the resourceVersion it was made from. Only exact keys of ours are
-touched; a taint only when our mark says that we put it there, since many clusters carry the same taint by hand.
+All of it goes in one merge patch. It carries the node's uid; where it also says what we did to the node, or replaces its
+taints, it carries the resourceVersion it was made from. Labels alone follow from what was found and are planned again
+with each change, so a kubelet's heartbeat in between is no reason to refuse them. Only exact keys of ours are touched; a
+taint only when our mark says that we put it there, since many clusters carry the same taint by hand.
 """
 
 from typing import Any
@@ -101,7 +103,9 @@ def _patch(
     }
     if not (label_changes or annotation_changes or spec):
         return None
-    metadata: dict[str, Any] = {"resourceVersion": node.metadata.resource_version}
+    metadata: dict[str, Any] = {"uid": node.metadata.uid}
+    if spec or annotation_changes:
+        metadata = {"resourceVersion": node.metadata.resource_version}
     if label_changes:
         metadata["labels"] = label_changes
     if annotation_changes:

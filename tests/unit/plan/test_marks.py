@@ -25,8 +25,13 @@ def labels_of(patch):
 
 
 def test_the_first_sight_of_an_npu_is_one_guarded_patch():
-    patch = marked(fleets.a_node(version="42"))
-    assert patch.body == {"metadata": {"resourceVersion": "42", "labels": {names.NPU_PRESENT: "true"}}}
+    patch = marked(fleets.a_node())
+    assert patch.body == {"metadata": {"uid": "uid-a1", "labels": {names.NPU_PRESENT: "true"}}}
+
+
+def test_what_we_did_to_a_node_is_guarded_by_its_version():
+    patch = marked(fleets.a_node(version="42"), **KEEP)
+    assert patch.body["metadata"]["resourceVersion"] == "42"
 
 
 def test_chip_pool_and_features_come_in_one_patch_with_the_agents_report():
