@@ -14,7 +14,7 @@ $(READY): requirements.lock pyproject.toml
 	@VIRTUAL_ENV=$(VENV) $(UV) pip install -q --no-deps -e .
 	@touch $@
 
-.PHONY: help setup demo test test-unit test-sim test-cluster lint format lock crds testbed clean
+.PHONY: help setup demo test test-unit test-sim test-cluster lint format lock generate testbed clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -30,10 +30,10 @@ test-unit: $(READY) ## pure tests, under a minute
 	$(PY) -m pytest tests/unit
 
 test-sim: $(READY) ## the operator against the simulated cluster, virtual time
-	$(PY) -m pytest tests/sim
+	$(PY) -m pytest tests/sim tests/contract -m 'not cluster'
 
 test-cluster: $(READY) ## the operator against a real control plane (built once, cached outside the tree)
-	$(PY) -m pytest tests/cluster
+	$(PY) -m pytest tests/cluster tests/contract -m cluster
 
 testbed: $(READY) ## build the real control plane
 	$(PY) -m testbed.build
@@ -47,6 +47,10 @@ lint: $(READY) ## style, types, layers, drift of generated files
 format: $(READY) ## rewrite the sources in the common format
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+
+generate: $(READY) ## write the generated files in deploy/ anew
+	$(VENV)/bin/npu-operator crds --out deploy/crds
+	$(VENV)/bin/npu-operator manifests --out deploy/manifests
 
 lock: ## refresh requirements.lock
 	$(UV) pip compile -q pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --upgrade -o requirements.lock

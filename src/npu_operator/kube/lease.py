@@ -43,7 +43,15 @@ CLIENT_GO = Timings()
 
 
 class LeaseLost(Exception):
-    """We are no longer in charge. Raised by `hold`; the process ends at once, without finishing anything."""
+    """We are no longer in charge. Raised by `hold`; whatever only a leader may do ends at once.
+
+    With `is_taken` another one is in charge (or somebody took the lease away): the process should end. Without, nobody
+    answered for too long, and perhaps nobody else could take it: stand for election again.
+    """
+
+    def __init__(self, message: str, *, is_taken: bool) -> None:
+        super().__init__(message)
+        self.is_taken = is_taken
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -187,7 +195,7 @@ class Elector:
                 async with asyncio.timeout(left_s):
                     await self._update()
             except NotFound as error:
-                raise LeaseLost(f"{self._what} was deleted") from error
+                raise LeaseLost(f"{self._what} was deleted", is_taken=True) from error
             except ApiError as error:
                 why = str(error)
                 self._on_trouble(error)
@@ -196,7 +204,7 @@ class Elector:
                 continue
             else:
                 return
-        raise LeaseLost(f"{self._what} was not renewed for {self._timings.renew_s:g} s: {why}")
+        raise LeaseLost(f"{self._what} was not renewed for {self._timings.renew_s:g} s: {why}", is_taken=False)
 
     async def _update(self) -> None:
         """One guarded update; a look and a second one when somebody has written meanwhile."""
@@ -209,7 +217,7 @@ class Elector:
             seen = await self._look()
             holder = seen.spec.holder_identity if seen is not None else None
             if seen is None or holder != self.identity:
-                raise LeaseLost(f"{self._what} is held by {holder or 'nobody'}") from None
+                raise LeaseLost(f"{self._what} is held by {holder or 'nobody'}", is_taken=True) from None
             answer = await self._write(seen, renewed)
         self._observe(answer)
         self._renewed_at = began

@@ -5,15 +5,17 @@ event that changes nothing we read ends in the store.
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import structlog
+
 from npu_operator.kube import api
-from npu_operator.kube.api import ApiError, Clock, Cluster, Resource
+from npu_operator.kube.api import ApiError, Clock, Cluster, NotFound, Resource
 from npu_operator.kube.objects import Slim, Whole, decode_whole, decoder
 from npu_operator.kube.reflector import Reflector
 from npu_operator.kube.store import Store
-from npu_operator.model import names, npunode
+from npu_operator.model import crd, names, npunode
 from npu_operator.model.node import Node, NodeDecoder
 from npu_operator.model.npunode import NPUNode
 from npu_operator.model.reading import ParsedCtl, parse_ctl
@@ -21,6 +23,9 @@ from npu_operator.operator import resources
 from npu_operator.operator.settings import Settings
 from npu_operator.plan.snapshot import ObjectKey, Snapshot
 
+LOG = structlog.get_logger()
+
+HOW_TO_INSTALL = "apply deploy/crds, or what `npu-operator crds` prints"
 FLEET = "fleet"
 NODE = "node/"
 Decode = Callable[[Any], Any]
@@ -53,15 +58,21 @@ class Picture:
         self.ctls: Store[ParsedCtl] = Store()
         self.nodes: Store[Node] = Store()
         self.npu_nodes: Store[NPUNode] = Store()
-        self.crds: Store[Slim] = Store()
+        self.crds: dict[str, Store[Slim]] = {
+            name: Store() for name in (*resources.OWN_CRDS, resources.SERVICE_MONITOR_CRD)
+        }
+        """One store per definition: a watch can name one, and all definitions of a cluster are megabytes."""
         self.objects: dict[Resource, Store[Whole]] = {
             resource: Store() for resource in (*resources.OWNED, *resources.OPTIONAL)
         }
         self.nodes.on_change(self._node_changed)
         self.npu_nodes.on_change(self._node_changed)
-        fleet: tuple[Store[Any], ...] = (self.ctls, self.crds, *self.objects.values())
+        fleet: tuple[Store[Any], ...] = (self.ctls, *self.crds.values(), *self.objects.values())
         for store in fleet:
             store.on_change(lambda *_: dirty(FLEET))
+        self._definitions = {
+            made["metadata"]["name"]: made["metadata"]["annotations"][crd.DIGEST] for made in crd.all_crds()
+        }
         self._unsigned_since: dict[str, float] = {}
         self._without_ctl_since: float | None = None
 
@@ -84,11 +95,9 @@ class Picture:
             reflect(resources.CTLS, self.ctls, parse_ctl),
             reflect(api.NODES, self.nodes, NodeDecoder()),
             reflect(resources.NPU_NODES, self.npu_nodes, npunode.decode),
-            reflect(
-                api.CUSTOM_RESOURCE_DEFINITIONS,
-                self.crds,
-                decoder(Slim),
-                fields=f"metadata.name={resources.SERVICE_MONITOR_CRD}",
+            *(
+                reflect(api.CUSTOM_RESOURCE_DEFINITIONS, store, decoder(Slim), fields=f"metadata.name={name}")
+                for name, store in self.crds.items()
             ),
             *(
                 reflect(
@@ -105,6 +114,8 @@ class Picture:
             reflect(resource, self.objects[resource], whole_of(resource), namespace=settings.namespace, labels=selector)
             for resource in resources.OPTIONAL
         )
+        for name in resources.OWN_CRDS:
+            self.crds[name].on_change(lambda *_: self._wake())
 
     @property
     def is_complete(self) -> bool:
@@ -112,13 +123,10 @@ class Picture:
         return all(reflector.synced.is_set() for reflector in self.reflectors)
 
     @property
-    def missing(self) -> tuple[str, ...]:
-        """Resources not listed yet, with what the API server says about it, one sentence each."""
-        return tuple(
-            str(self.problems.get(reflector.resource.name, f"{reflector.resource.name} not listed yet"))
-            for reflector in self.reflectors
-            if not reflector.synced.is_set()
-        )
+    def trouble(self) -> tuple[str, ...]:
+        """What has not been listed yet or cannot be seen at the moment, one sentence each."""
+        unlisted = (reflector.resource.name for reflector in self.reflectors if not reflector.synced.is_set())
+        return tuple(self._problem(name) for name in dict.fromkeys((*unlisted, *self.problems)))
 
     async def complete(self) -> None:
         """Wait until everything has been listed."""
@@ -161,12 +169,37 @@ class Picture:
             objects={
                 ObjectKey.of(whole.body): whole.body for store in self.objects.values() for whole in store.view.values()
             },
-            has_service_monitor_crd=resources.SERVICE_MONITOR_CRD in self.crds.view,
+            has_service_monitor_crd=len(self.crds[resources.SERVICE_MONITOR_CRD]) > 0,
             seconds_without_sign={name: monotonic - since for name, since in self._unsigned_since.items()},
             seconds_without_ctl=0.0 if self._without_ctl_since is None else monotonic - self._without_ctl_since,
-            api_problems=tuple(sorted(str(problem) for problem in self.problems.values())),
+            api_problems=tuple(self._problem(name) for name in sorted(self.problems)),
+            stale_definitions=tuple(self._stale_definitions()),
             refused_objects=refused,
         )
+
+    def _problem(self, name: str) -> str:
+        """What keeps us from seeing a resource, in one sentence with what to do about it where we know."""
+        problem = self.problems.get(name)
+        if problem is None:
+            return f"{name} not listed yet"
+        if isinstance(problem, NotFound) and name in resources.OWN_CRDS:
+            return f"{name}: the CustomResourceDefinition is not installed; {HOW_TO_INSTALL}"
+        return str(problem)
+
+    def _stale_definitions(self) -> Iterator[str]:
+        for name, wanted in self._definitions.items():
+            there = self.crds[name].get(name)
+            digest = there.metadata.annotations.get(crd.DIGEST, "none") if there is not None else wanted
+            if digest != wanted:
+                yield (
+                    f"{name}: the installed CustomResourceDefinition (digest {digest}) is not the one of operator "
+                    f"{self._settings.version} (digest {wanted}); {HOW_TO_INSTALL}"
+                )
+
+    def _wake(self) -> None:
+        """A definition has come or changed: look now, not when the back-off ends."""
+        for reflector in self.reflectors:
+            reflector.wake()
 
     def _node_changed(self, old: Node | NPUNode | None, new: Node | NPUNode | None) -> None:
         thing = new if new is not None else old
@@ -175,7 +208,10 @@ class Picture:
 
     def _troubled(self, resource: Resource, error: ApiError | None) -> None:
         if error is None:
-            self.problems.pop(resource.name, None)
+            if self.problems.pop(resource.name, None) is not None:
+                LOG.info("resource can be seen again", resource=resource.name)
         else:
+            if str(self.problems.get(resource.name)) != str(error):
+                LOG.warning("resource cannot be seen", resource=resource.name, error=str(error))
             self.problems[resource.name] = error
         self._dirty(FLEET)

@@ -1,8 +1,7 @@
 """`npu-operator run`: one replica. It watches from its start, to take over at once, and decides only while it leads.
 
 It ends in three ways: on SIGTERM or SIGINT it gives the lease back, so that the next replica goes on without waiting;
-when it loses the lease it exits with an error, since it cannot know what the next leader does; and on a bug of ours it
-crashes, which is safe at any time.
+when another one has taken the lease it exits with an error; and on a bug of ours it crashes, which is safe at any time.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ import structlog
 
 from npu_operator.kube.api import Clock, Cluster
 from npu_operator.kube.calls import Calls
-from npu_operator.kube.lease import Elector
+from npu_operator.kube.lease import Elector, LeaseLost
 from npu_operator.model import names
 from npu_operator.operator import metrics
 from npu_operator.operator.loop import Operator
@@ -72,9 +71,9 @@ class Replica:
 
     def readiness(self) -> Answer:
         """Able to work or to take over: everything has been listed and the API server refuses nothing."""
-        problems = [*self.operator.picture.missing, *map(str, self.operator.picture.problems.values())]
+        problems = self.operator.picture.trouble
         if problems:
-            return Answer("".join(f"{problem}\n" for problem in dict.fromkeys(problems)), 503)
+            return Answer("".join(f"{problem}\n" for problem in problems), 503)
         return Answer("leading\n" if self.elector.is_leading else "standing by\n")
 
     async def run(self) -> None:
@@ -86,12 +85,23 @@ class Replica:
                 for reflector in self.operator.picture.reflectors:
                     group.create_task(reflector.run(), name=f"reflect {reflector.resource.name}")
                 group.create_task(self._reflect_optional(), name="reflect optional resources")
-                group.create_task(self.elector.lead(self._lead), name="lead")
+                group.create_task(self._stand_for_election(), name="lead")
         finally:
             await self.web.close()
 
+    async def _stand_for_election(self) -> None:
+        """Lead whenever we hold the lease. An API server that is silent for a while is no reason to end."""
+        while True:
+            try:
+                await self.elector.lead(self._lead)
+            except LeaseLost as lost:
+                if lost.is_taken:
+                    raise
+                LOG.warning("acting is suspended until the API server answers", error=str(lost))
+
     async def _lead(self) -> None:
         LOG.info("leading", identity=self._settings.identity)
+        self.operator.writer.forget_wishes()
         async with asyncio.TaskGroup() as group:
             group.create_task(self.operator.writer.run(), name="write")
             group.create_task(self.operator.events.run(), name="events")
@@ -100,8 +110,8 @@ class Replica:
     async def _reflect_optional(self) -> None:
         """Watch ServiceMonitors once the cluster knows them; to ask for what is not there would be polling."""
         known = asyncio.Event()
-        crds = self.operator.picture.crds
-        crds.on_change(lambda *_: known.set() if crds.get(SERVICE_MONITOR_CRD) else None)
+        definition = self.operator.picture.crds[SERVICE_MONITOR_CRD]
+        definition.on_change(lambda _, new: known.set() if new is not None else None)
         await known.wait()
         async with asyncio.TaskGroup() as group:
             for reflector in self.operator.picture.optional:

@@ -7,7 +7,9 @@ from npu_operator.model import names
 CTLS = Resource(names.GROUP, names.VERSION, names.CTL_PLURAL, names.CTL_KIND)
 NPU_NODES = Resource(names.GROUP, names.VERSION, names.NODE_PLURAL, names.NODE_KIND, namespaced=False)
 SERVICE_MONITORS = Resource("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor")
-SERVICE_MONITOR_CRD = f"{SERVICE_MONITORS.plural}.{SERVICE_MONITORS.group}"
+SERVICE_MONITOR_CRD = SERVICE_MONITORS.name
+OWN_CRDS = (CTLS.name, NPU_NODES.name)
+"""Definitions without which the operator can do nothing."""
 
 OWNED = (
     api.SERVICE_ACCOUNTS,

@@ -57,6 +57,11 @@ class Writer:
         """What was wished for the key is needed no more, if it has not begun."""
         self._wishes[urgency].pop(key, None)
 
+    def forget_wishes(self) -> None:
+        """Whoever begins to lead plans from what is there now, not from what an earlier term wished."""
+        for wishes in self._wishes.values():
+            wishes.clear()
+
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:

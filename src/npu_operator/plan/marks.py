@@ -1,9 +1,9 @@
 """What we write on a Node because of its verdict: labels for our selectors, feature labels, and the optional taint.
 
-All of it goes in one merge patch. It carries the node's uid; where it also says what we did to the node, or replaces its
-taints, it carries the resourceVersion it was made from. Labels alone follow from what was found and are planned again
-with each change, so a kubelet's heartbeat in between is no reason to refuse them. Only exact keys of ours are touched; a
-taint only when our mark says that we put it there, since many clusters carry the same taint by hand.
+All of it goes in one merge patch. It carries the node's uid; where it also says what we did to the node, or replaces
+its taints, it carries the resourceVersion it was made from. Labels alone follow from what was found and are planned
+again with each change, so a kubelet's heartbeat in between is no reason to refuse them. Only exact keys of ours are
+touched; a taint only when our mark says that we put it there, since many clusters carry the same taint by hand.
 """
 
 from typing import Any

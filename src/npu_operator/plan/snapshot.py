@@ -51,5 +51,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """How long no object has been in charge; 0 while one is."""
     api_problems: tuple[str, ...] = ()
     """What the API server refuses us at the moment, one sentence each."""
+    stale_definitions: tuple[str, ...] = ()
+    """Definitions in the cluster that are not those of this operator, one sentence each."""
     refused_objects: Mapping[ObjectKey, str] = {}
     """Objects of ours that the API server did not take, and why."""

@@ -173,6 +173,9 @@ def _progressing(tally: Tally, parts: Sequence[PartState]) -> Condition:
 def _degraded(ctl: ParsedCtl, snapshot: Snapshot, tally: Tally, parts: Sequence[PartState]) -> Condition:
     if snapshot.api_problems:
         return _condition(ConditionType.Degraded, Truth.TRUE, Reason.NoRights, "; ".join(snapshot.api_problems))
+    if snapshot.stale_definitions:
+        message = "; ".join(snapshot.stale_definitions)
+        return _condition(ConditionType.Degraded, Truth.TRUE, Reason.CrdMissing, message)
     if not ctl.may_disrupt:
         message = "; ".join(str(problem) for problem in ctl.errors)
         return _condition(ConditionType.Degraded, Truth.TRUE, Reason.SpecRejected, message)
