@@ -151,6 +151,15 @@ class Stream:
                     return event.type, _decoded(event.object)
         raise Ended
 
+    async def until_the_end(self) -> AsyncIterator[tuple[str, Object]]:
+        """All events, bookmarks too, until the server ends the watch in peace."""
+        while True:
+            try:
+                event = await self.next(bookmarks=True)
+            except Ended:
+                return
+            yield event
+
     async def close(self) -> None:
         """End the watch."""
         close = getattr(self._events, "aclose", None)
