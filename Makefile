@@ -22,7 +22,7 @@ help: ## this list
 setup: $(READY) ## make the virtual environment
 
 demo: $(READY) ## bare nodes to allocatable chips, in a terminal (CLUSTER=sim or real)
-	@$(PY) -m npu_operator.cli.main demo --cluster $(CLUSTER)
+	@$(PY) -m npu_operator.cli.entry demo --cluster $(CLUSTER)
 
 test: lint test-unit test-sim test-cluster ## everything
 

@@ -60,7 +60,7 @@ class OperatorProcess:
         """Start, and wait until it leads; returns the seconds that took."""
         kubeconfig = self._cluster.service_account_kubeconfig(names.NAMESPACE, names.OPERATOR_NAME, valid_s=7200)
         self.port = _free_port()
-        command = [sys.executable, "-m", "npu_operator.cli.main", "run", "--kubeconfig", str(kubeconfig)]
+        command = [sys.executable, "-m", "npu_operator.cli.entry", "run", "--kubeconfig", str(kubeconfig)]
         command += ["--namespace", names.NAMESPACE, "--listen", f"127.0.0.1:{self.port}", "--log", "json"]
         begun = time.monotonic()
         with self._log.open("ab") as log:
@@ -180,7 +180,7 @@ class Bench:
         }
 
     def _join(self) -> None:
-        """New nodes whose label names the device, as NFD can be set up: what the operator does by itself, without agents."""
+        """New nodes whose label names the device, as NFD can be set up: the operator alone, without agents."""
         before = self._count()
         device = {f"{NFD}/pci-1200_19e5_d802.present": "true"}
         new = [HollowNode(name=f"new-{number:02}", labels=device, realistic=True) for number in range(JOINING)]

@@ -54,7 +54,7 @@ class Operator:
     def start(self) -> None:
         self._starts += 1
         kubeconfig = self.cluster.service_account_kubeconfig(names.NAMESPACE, names.OPERATOR_NAME)
-        command = [sys.executable, "-m", "npu_operator.cli.main", "run", "--kubeconfig", str(kubeconfig)]
+        command = [sys.executable, "-m", "npu_operator.cli.entry", "run", "--kubeconfig", str(kubeconfig)]
         command += ["--namespace", names.NAMESPACE, "--listen", "127.0.0.1:0", "--log", "json"]
         with (self._folder / f"operator-{self._starts}.log").open("wb") as log:
             self._process = subprocess.Popen(command, stderr=log, env={**os.environ, "PYTHONPATH": str(ROOT / "src")})

@@ -92,10 +92,20 @@ def parse_npu_smi(files: Annotated[list[Path], Parameter(help="Files with saved 
     return command.parse_npu_smi(files)
 
 
+@app.command
+def agent(name: str) -> int:
+    """Run one agent on a node; the operator's pods do. Settings come from the environment.
+
+    Parameters
+    ----------
+    name:
+        loader, node-agent, device-plugin, exporter, validator, rebooter or discovery.
+    """
+    from npu_operator.cli import agents
+
+    return agents.main("agent", [name])
+
+
 def main() -> None:
-    """The program's entry. The exit status is the command's; 2 for a wrong command line."""
+    """Run a command; `cli.entry` is the door. The exit status is the command's; 2 for a wrong command line."""
     sys.exit(app(sys.argv[1:], exit_on_error=True, result_action="return_value"))
-
-
-if __name__ == "__main__":
-    main()
