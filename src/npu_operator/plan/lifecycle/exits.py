@@ -170,8 +170,11 @@ def needs_no_reboot(view: NodeView) -> bool:
 
 
 def chips_are_allocatable(view: NodeView) -> bool:
-    """Every chip that should be offered can be asked for."""
-    return view.found is not None and view.allocatable >= view.offered
+    """The agent has put the chips back into service, and every one that should be offered can be asked for.
+
+    Without the first half, a number from before the reboot would do.
+    """
+    return view.found is not None and view.found.in_service and view.allocatable >= view.offered
 
 
 def _with_their_own_time(view: NodeView, limit_s: int, pods: Iterable[PodView]) -> int | None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from npu_operator.components.driver import WantedDriver
-from npu_operator.model import names
+from npu_operator.model import lenient, names
 from npu_operator.model.metadata import Metadata
 from npu_operator.model.names import Purpose, UpgradeState
 from npu_operator.model.node import Node
@@ -52,6 +52,7 @@ def found(loaded: str = OLD, **changes: Any) -> Found:
     fields: dict[str, Any] = {
         "boot_id": boot,
         "driver": driver,
+        "in_service": True,
         "staged": (StagedVersion(version=NEW, kernel=KERNEL),),
         "validation": Validation(passed=True, boot_id=boot, version=loaded),
     }
@@ -184,12 +185,18 @@ def an_npu_pod(name: str = "train-0", **changes: Any) -> PodView:
     return a_pod(name, holds_npu=True, **changes)
 
 
-def policy(**changes: Any) -> UpgradePolicy:
-    return msgspec.convert(changes, UpgradePolicy)
+def policy(**written: Any) -> UpgradePolicy:
+    """As written in a spec."""
+    read, problems = lenient.read(UpgradePolicy, written, "upgradePolicy")
+    assert not problems
+    return read
 
 
-def recovery_policy(**changes: Any) -> RecoveryPolicy:
-    return msgspec.convert(changes, RecoveryPolicy)
+def recovery_policy(**written: Any) -> RecoveryPolicy:
+    """As written in a spec."""
+    read, problems = lenient.read(RecoveryPolicy, written, "recoveryPolicy")
+    assert not problems
+    return read
 
 
 SICK = RecoveryRequest(needed=True, reason="ToolWedged", message="npu-smi hangs", since=EARLIER)
