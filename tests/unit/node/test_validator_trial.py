@@ -5,11 +5,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from npu_operator.node import validator_trial
 from npu_operator.node.state import PortAddress
 from npu_operator.node.validator_trial import Task, carry_out, run
 from npu_operator.node.validator_verdict import DeviceTried, Opened, PortTried, Tried, judge, wanted
@@ -22,11 +22,11 @@ def container(tmp_path: Path) -> Container:
     return Container(tmp_path)
 
 
-def tried_in(container: Container, *, tool_s: float = 20.0, **about: object) -> Tried:
+def tried_in(container: Container, *, tool_s: float = 20.0, **about: Any) -> Tried:
     return carry_out(Task(wanted=wanted(a_state(**about)), root=str(container.root), tool_s=tool_s))
 
 
-def complaints_in(container: Container, *, tool_s: float = 20.0, **about: object) -> list[str]:
+def complaints_in(container: Container, *, tool_s: float = 20.0, **about: Any) -> list[str]:
     asked = wanted(a_state(**about))
     return [
         str(one.message) for one in judge(asked, carry_out(Task(wanted=asked, root=str(container.root), tool_s=tool_s)))
@@ -66,7 +66,7 @@ def test_a_busy_device_is_in_use_and_has_not_failed(container: Container, monkey
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(path))
         return real(path, flags)
 
-    monkeypatch.setattr(validator_trial.os, "open", busy)
+    monkeypatch.setattr(os, "open", busy)
     tried = tried_in(container)
     assert DeviceTried("/dev/davinci3", Opened.BUSY, "Device or resource busy") in tried.devices
     assert complaints_in(container) == []

@@ -39,15 +39,20 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     last_retry_s: float = 30.0
     alone_s: float = 10.0
     """So long after a registration, or after the kubelet hung up, nobody has to listen; it comes within a second."""
-    last_alone_s: float = 300.0
+    first_comeback_s: float = 10.0
+    last_comeback_s: float = 300.0
 
     def retry_s(self, tries: int) -> float:
         """How long to wait after so many registrations in a row that failed."""
-        return min(self.last_retry_s, self.first_retry_s * 2.0 ** (tries - 1))
+        return _doubled(self.first_retry_s, self.last_retry_s, tries)
 
     def comeback_s(self, tries: int) -> float:
         """How long to wait after the kubelet hung up so many times."""
-        return min(self.last_alone_s, self.alone_s * 2.0 ** (tries - 1))
+        return _doubled(self.first_comeback_s, self.last_comeback_s, tries)
+
+
+def _doubled(first_s: float, last_s: float, times: int) -> float:
+    return min(last_s, first_s * 2.0 ** min(times - 1, 16))  # 16 doublings are beyond any wait here, and no overflow
 
 
 def signature(socket: Path) -> Signature | None:
@@ -125,7 +130,7 @@ class ResourceServer:
         """The registration stands as far as files tell; does the kubelet listen?"""
         if self._calls.listeners:
             self._heard_at_s = now_s
-            if now_s - self._registered_at_s > self._pace.last_alone_s:
+            if now_s - self._registered_at_s > self._pace.last_comeback_s:
                 self._hang_ups = 0
         if now_s - self._heard_at_s <= self._pace.alone_s:
             self.problem = ""

@@ -2,6 +2,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -220,7 +221,7 @@ def test_no_hbm_in_use_is_zero_and_not_absent() -> None:
         ({"state": ChipState.ISOLATED}, 1),
     ],
 )
-def test_health_is_one_zero_or_minus_one(about: dict[str, object], status: int) -> None:
+def test_health_is_one_zero_or_minus_one(about: dict[str, Any], status: int) -> None:
     text = text_of(a_measured_state(a_measured_chip(**about)))
     assert values(text, "npu_chip_info_health_status") == [status]
     assert values(text, "ascend_npu_healthy") == [max(status, 0)]
