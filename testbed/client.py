@@ -7,8 +7,9 @@ Objects are plain JSON data, paths are the API's own ("/api/v1/nodes/a7/status")
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ T = TypeVar("T")
 TIMEOUT_S = 60.0
 PAGE = 500  # objects of a list in one answer
 WATCH_S = 300  # the server ends a watch after this time; it is begun again where it ended
+END_S = 5.0  # how long requests under way may take when the client is closed
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})  # answers after which trying again makes sense
 
 
@@ -35,7 +37,11 @@ class ApiError(Exception):
 
 
 class Client:
-    """The verbs, as one user. Use it as an asynchronous context manager."""
+    """The verbs, as one user. Use it as an asynchronous context manager.
+
+    A request that was begun is carried to its end even when its caller is cancelled: httpcore (1.0 and its successor)
+    leaves a socket open if it is cancelled while it connects.
+    """
 
     def __init__(self, url: str, token: str, ca_file: Path, *, connections: int = 32) -> None:
         self._http = httpx2.AsyncClient(
@@ -46,6 +52,7 @@ class Client:
             limits=httpx2.Limits(max_connections=connections, max_keepalive_connections=connections),
             trust_env=False,
         )
+        self._under_way: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> Client:
         return self
@@ -53,6 +60,8 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=END_S)
         await self._http.aclose()
 
     async def get(self, path: str, **parameters: str) -> Object:
@@ -92,12 +101,13 @@ class Client:
                 return objects, answer["metadata"]["resourceVersion"]
             parameters["continue"] = token
 
-    async def watch(self, path: str, version: str, **parameters: str) -> AsyncIterator[tuple[str, Object]]:
+    async def watch(self, path: str, version: str, **parameters: str) -> AsyncGenerator[tuple[str, Object], None]:
         """Changes after `version` as (type, object), until the server ends the watch; BOOKMARK events among them."""
         query = {"watch": "1", "resourceVersion": version, "allowWatchBookmarks": "true", **parameters}
         timeout = httpx2.Timeout(TIMEOUT_S, read=WATCH_S + 30)  # the server closes first
         query["timeoutSeconds"] = str(WATCH_S)
-        async with self._http.stream("GET", path, params=query, timeout=timeout) as answer:
+        request = self._http.build_request("GET", path, params=query, timeout=timeout)
+        async with contextlib.aclosing(await self._carry_out(self._http.send(request, stream=True))) as answer:
             if answer.status_code >= httpx2.codes.BAD_REQUEST:
                 _raise(answer.status_code, await answer.aread())
             async for line in answer.aiter_lines():
@@ -117,11 +127,22 @@ class Client:
     ) -> Object:
         body = None if content is None else msgspec.json.encode(content)
         headers = {"Content-Type": kind} if body is not None else None
-        answer = await self._http.request(verb, path, params=parameters, content=body, headers=headers)
+        answer = await self._carry_out(self._http.request(verb, path, params=parameters, content=body, headers=headers))
         if answer.status_code >= httpx2.codes.BAD_REQUEST:
             _raise(answer.status_code, answer.content)
         decoded: Object = msgspec.json.decode(answer.content)
         return decoded
+
+    async def _carry_out(self, request: Coroutine[Any, Any, httpx2.Response]) -> httpx2.Response:
+        task = asyncio.create_task(request)
+        self._under_way.add(task)
+        task.add_done_callback(self._done)
+        return await asyncio.shield(task)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever waited has it; if nobody does any more, nobody misses it
 
 
 def _raise(code: int, body: bytes) -> None:

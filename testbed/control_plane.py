@@ -270,7 +270,8 @@ class ControlPlane:
             # Endpoints may not be on loopback, so the Service `kubernetes` gets an address kept for documentation.
             "--advertise-address=192.0.2.1",
             "--tls-cert-file=server.crt", "--tls-private-key-file=server.key", "--cert-dir=.",
-            "--authorization-mode=Node,RBAC", "--token-auth-file=tokens.csv", "--allow-privileged=true",
+            "--authorization-mode=Node,RBAC", "--allow-privileged=true",
+            "--token-auth-file=tokens.csv", "--client-ca-file=ca.crt",
             "--service-account-issuer=https://kubernetes.default.svc",
             "--service-account-key-file=accounts.pub", "--service-account-signing-key-file=accounts.key",
             "--service-cluster-ip-range=10.96.0.0/16",

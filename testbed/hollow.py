@@ -205,17 +205,21 @@ class HollowNodes:
                 self._see(pod)
             try:
                 while True:
-                    async for kind, pod in self.client.watch("/api/v1/pods", version, **everywhere):
-                        version = pod["metadata"]["resourceVersion"]
-                        if kind == "DELETED":
-                            await self._forget(pod["metadata"]["uid"])
-                        elif kind != "BOOKMARK":
-                            self._see(pod)
+                    async with contextlib.aclosing(self.client.watch("/api/v1/pods", version, **everywhere)) as changes:
+                        async for kind, pod in changes:
+                            version = pod["metadata"]["resourceVersion"]
+                            await self._take(kind, pod)
             except Exception as error:
                 is_too_old = isinstance(error, ApiError) and error.code == httpx2.codes.GONE
                 if not is_too_old and not is_passing(error):
                     raise
                 await asyncio.sleep(0.1)
+
+    async def _take(self, kind: str, pod: Object) -> None:
+        if kind == "DELETED":
+            await self._forget(pod["metadata"]["uid"])
+        elif kind != "BOOKMARK":
+            self._see(pod)
 
     def _see(self, seen: Object) -> None:
         uid = seen["metadata"]["uid"]

@@ -30,7 +30,7 @@ def kubectl() -> Path:
 
 
 def helm() -> Path:
-    """Helm 3. Raises `Unavailable` if it cannot be had."""
+    """Helm (the package has 4). Raises `Unavailable` if it cannot be had."""
     return packaged("helm")
 
 
