@@ -8,6 +8,7 @@ the agent pauses its probe once more, so that a cause that is gone heals by itse
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -16,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import structlog
 
 from npu_operator.components import environment
 from npu_operator.components.validator import REPORT_DIR
@@ -29,7 +29,7 @@ from npu_operator.node.state import NodeState
 from npu_operator.node.validator_trial import Task
 from npu_operator.node.validator_verdict import Complaint, Inconclusive, Tried
 
-LOG = structlog.get_logger()
+LOG = logging.getLogger(__name__)
 
 SCHEMA: Final = 1
 VERDICT_FILE: Final = "validation.json"
@@ -178,12 +178,12 @@ class Validator:
         objection = self._stuck() or waits_for(state, self._last, rests=rests)
         if objection != self._waits_for:
             self._waits_for = objection
-            LOG.info("validation", waits_for=objection or "nothing")
+            LOG.info("validation waits_for=%r", objection or "nothing")
         if not objection:
             await self._validate(state)
         problem = self._tell() or self._verdict_problem(state)
         if problem and problem != self._problem:
-            LOG.warning("the chips are not validated", why=problem)
+            LOG.warning("the chips are not validated why=%r", problem)
         self._problem = problem
 
     async def _validate(self, state: NodeState) -> None:
@@ -192,10 +192,10 @@ class Validator:
         try:
             tried, complaints = await self._try(task)
         except Inconclusive as busy:
-            LOG.info("validation put off", why=str(busy))
+            LOG.info("validation put off why=%r", str(busy))
             return
         verdict = validator_verdict.validation(state, tried, complaints)
-        LOG.info("validated", passed=verdict.passed, version=verdict.version, chips=verdict.chips)
+        LOG.info("validated passed=%s version=%s chips=%s", verdict.passed, verdict.version, verdict.chips)
         self._last, self._is_told = Report(validation=verdict, tried_at_s=boot_seconds()), False
 
     def _tell(self) -> str:
@@ -263,7 +263,7 @@ class Validator:
 
 async def main(settings: Settings) -> None:
     """Validate whenever it is due, until cancelled."""
-    LOG.info("validator starts", report_dir=str(settings.report_dir), state_file=str(settings.state_file))
+    LOG.info("validator starts settings=%s", settings)
     validator = Validator(settings)
     if settings.health_socket is None:
         await validator.run()

@@ -363,7 +363,7 @@ def test_the_environment_of_the_pod_is_understood() -> None:
 def test_the_validator_loads_no_library_that_it_does_not_use() -> None:
     code = (
         "import sys, npu_operator.node.validator\n"
-        "heavy = {'grpc', 'google.protobuf', 'lightkube', 'httpx2', 'httpx', 'cyclopts', 'tomlkit', 'yaml',"
+        "heavy = {'grpc', 'google.protobuf', 'lightkube', 'httpx2', 'httpx', 'cyclopts', 'tomlkit', 'yaml', 'rich',"
         " 'prometheus_client'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )

@@ -1,11 +1,11 @@
 """What the kubelet calls on us for one resource: from messages to ids and back. What to say is decided in `answers`."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from typing import Final
 
 import grpc
-import structlog
 
 from npu_operator.node.deviceplugin import v1beta1_pb2 as api
 from npu_operator.node.deviceplugin.allocation import Refused
@@ -14,7 +14,7 @@ from npu_operator.node.deviceplugin.offers import Offer
 from npu_operator.node.deviceplugin.services import Context
 from npu_operator.node.state import NodeState
 
-LOG = structlog.get_logger()
+LOG = logging.getLogger(__name__)
 
 HEALTHY: Final = "Healthy"
 UNHEALTHY: Final = "Unhealthy"
@@ -41,7 +41,7 @@ class Calls:
             return
         for one in devices:
             if one not in self._offers and (self._offers or not one.is_healthy):
-                LOG.info("device", resource=self._resource, id=one.id, healthy=one.is_healthy, why_not=one.why_not)
+                LOG.info("device id=%s healthy=%s why_not=%r", one.id, one.is_healthy, one.why_not)
         self._offers = devices
         self._changed.set()
         self._changed = asyncio.Event()
@@ -83,9 +83,9 @@ class Calls:
         try:
             answer = self._answers.allocate(wanted)
         except Refused as refused:
-            LOG.warning("allocation refused", resource=self._resource, devices=wanted, why=str(refused))
+            LOG.warning("allocation refused resource=%s devices=%s why=%r", self._resource, wanted, str(refused))
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refused))
-        LOG.info("allocated", resource=self._resource, devices=wanted)
+        LOG.info("allocated resource=%s devices=%s", self._resource, wanted)
         return answer
 
     async def before_start(

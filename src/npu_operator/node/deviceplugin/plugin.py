@@ -5,13 +5,13 @@ runs no program, and opens no device. Two resources are offered: the node's chip
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
-import structlog
 
 from npu_operator.components import environment
 from npu_operator.components.device_plugin import KUBELET_DIR
@@ -28,7 +28,7 @@ from npu_operator.node.deviceplugin.server import Pace, ResourceServer
 from npu_operator.node.reader import BOOT_ID_FILE, BOOT_ID_FILE_VARIABLE, STALE_S, Seen, StateReader
 from npu_operator.node.state import NodeState
 
-LOG = structlog.get_logger()
+LOG = logging.getLogger(__name__)
 
 AGENT: Final = "device-plugin"
 SILENT: Final = (
@@ -133,7 +133,7 @@ class Plugin:
         """Which resources there are is known with the chips; nothing is served before it may be registered."""
         chips = offers.resource(state, self._settings.resource_names)
         if self._resources and chips and self._resources[0][1].resource != chips:
-            LOG.warning("the chips are another resource now", before=self._resources[0][1].resource, now=chips)
+            LOG.warning("the chips are another resource now before=%s now=%s", self._resources[0][1].resource, chips)
             await self._withdraw()
         if not self._resources and not self._waits_for:
             injection = self._settings.injection
@@ -158,7 +158,7 @@ class Plugin:
             return
         self._told = problem
         if problem:
-            LOG.warning("chips are not handed out as they should be", why=problem)
+            LOG.warning("chips are not handed out as they should be why=%r", problem)
         else:
             LOG.info("chips are handed out")
         if self._settings.report_dir is not None:
@@ -169,12 +169,12 @@ class Plugin:
         try:
             report.publish(directory / report.MESSAGES_FILE, report.encode_messages(messages))
         except OSError as error:
-            LOG.warning("cannot report to the node agent", directory=str(directory), error=str(error))
+            LOG.warning("cannot report to the node agent directory=%s error=%r", directory, str(error))
 
 
 async def main(settings: Settings) -> None:
     """Offer the node's chips until cancelled."""
-    LOG.info("device plugin starts", **{name: str(value) for name, value in msgspec.structs.asdict(settings).items()})
+    LOG.info("device plugin starts settings=%s", settings)
     plugin = Plugin(settings)
     if settings.health_socket is None:
         await plugin.run()

@@ -9,19 +9,19 @@ Kubernetes.
 """
 
 import asyncio
+import logging
 import stat
 from pathlib import Path
 from typing import Final
 
 import grpc.aio
 import msgspec
-import structlog
 
 from npu_operator.node.deviceplugin import services
 from npu_operator.node.deviceplugin import v1beta1_pb2 as api
 from npu_operator.node.deviceplugin.calls import OPTIONS, Calls
 
-LOG = structlog.get_logger()
+LOG = logging.getLogger(__name__)
 
 KUBELET_SOCKET: Final = "kubelet.sock"
 PREFIX: Final = "npu-operator-"
@@ -144,7 +144,7 @@ class ResourceServer:
             f"the kubelet hung up on us for {self.resource}: it is down, or another device plugin is registered for "
             f"it; other sockets in {directory}: {', '.join(others) or 'none'}"
         )
-        LOG.warning("kubelet hung up", resource=self.resource, other_sockets=others, times=self._hang_ups)
+        LOG.warning("kubelet hung up resource=%s other_sockets=%s times=%s", self.resource, others, self._hang_ups)
 
     async def _register(self, kubelet: Signature) -> None:
         loop = asyncio.get_running_loop()
@@ -159,13 +159,13 @@ class ResourceServer:
             self._failures += 1
             self._next_try_s = loop.time() + self._pace.retry_s(self._failures)
             self.problem = f"the kubelet did not register {self.resource}: {_words(error)}"
-            LOG.warning("not registered", resource=self.resource, error=_words(error), times=self._failures)
+            LOG.warning("not registered resource=%s error=%r times=%s", self.resource, _words(error), self._failures)
             return
         self.problem = ""
         self._failures = 0
         self._registered_with = kubelet
         self._registered_at_s = self._heard_at_s = loop.time()
-        LOG.info("registered", resource=self.resource, socket=str(self._socket))
+        LOG.info("registered resource=%s socket=%s", self.resource, self._socket)
 
     async def _start(self) -> None:
         if len(str(self._socket).encode()) > services.LONGEST_SOCKET_PATH:

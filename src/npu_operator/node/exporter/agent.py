@@ -1,12 +1,12 @@
 """The exporter's process: one small server that looks at the state file when it is scraped."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from npu_operator.components import environment
 from npu_operator.components.exporter import PORT
@@ -15,7 +15,7 @@ from npu_operator.node.exporter import metrics
 from npu_operator.node.reader import BOOT_ID_FILE, BOOT_ID_FILE_VARIABLE, STALE_S, StateReader, boot_seconds
 from npu_operator.web import Answer, WebServer
 
-LOG = structlog.get_logger()
+LOG = logging.getLogger(__name__)
 
 HIGHEST_PORT = 65535
 MINDCLUSTER_PATH = "/metrics/mindcluster"
@@ -82,7 +82,7 @@ async def main(settings: Settings) -> None:
     """Serve until cancelled. Raises OSError when the port is taken."""
     exporter = Exporter(settings)
     await exporter.server.start()
-    LOG.info("exporter listens", address=exporter.server.address, state_file=str(settings.state_file))
+    LOG.info("exporter listens address=%s:%s settings=%s", *exporter.server.address, settings)
     try:
         await asyncio.get_running_loop().create_future()  # for ever
     finally:

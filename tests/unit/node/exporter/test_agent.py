@@ -116,7 +116,7 @@ def test_a_port_that_is_taken_ends_the_exporter_with_the_address(tmp_path: Path)
 def test_the_exporter_loads_no_library_that_it_does_not_use() -> None:
     code = (
         "import sys, npu_operator.node.exporter.agent\n"
-        "heavy = {'grpc', 'google.protobuf', 'lightkube', 'httpx2', 'httpx', 'cyclopts', 'tomlkit', 'yaml'}\n"
+        "heavy = {'grpc', 'google.protobuf', 'lightkube', 'httpx2', 'httpx', 'cyclopts', 'tomlkit', 'yaml', 'rich'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
