@@ -12,7 +12,7 @@ from npu_operator.kube.api import ApiError
 from npu_operator.kube.clock import SystemClock
 from npu_operator.kube.connection import BadConfig
 from npu_operator.kube.lease import LeaseLost
-from npu_operator.operator.process import Replica, run_until_signal
+from npu_operator.operator.process import Replica, serve
 from npu_operator.operator.settings import from_environment
 
 LOG = structlog.get_logger()
@@ -75,8 +75,7 @@ async def run(
     except BadConfig as error:
         return _complain(str(error), WRONG_USE)
     try:
-        replica = Replica(cluster, clock, settings, rng, cluster.calls)
-        await run_until_signal(replica)
+        await serve(Replica(cluster, clock, settings, rng), settings, cluster.calls)
     except BaseExceptionGroup as group:
         ended = group.subgroup(EXPECTED)
         if ended is None or group.split(EXPECTED)[1] is not None:

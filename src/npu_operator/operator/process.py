@@ -23,14 +23,15 @@ from npu_operator.web import Answer, WebServer
 
 LOG = structlog.get_logger()
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 STUCK_S = 300.0
 """A leader that has work and has planned nothing for that long is stuck; a single plan takes well below a second."""
 
 
 class Replica:
-    """Everything that runs in one process. `run` returns after a clean stop."""
+    """What one process watches and decides; `run` ends only by an error or by being cancelled."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, settings: Settings, rng: random.Random, calls: Calls) -> None:
+    def __init__(self, cluster: Cluster, clock: Clock, settings: Settings, rng: random.Random) -> None:
         self._clock = clock
         self._settings = settings
         self.operator = Operator(cluster, clock, settings, rng)
@@ -46,26 +47,12 @@ class Replica:
             on_leader=lambda identity: LOG.info("leader seen", leader=identity),
             on_trouble=lambda error: LOG.warning("lease not renewed", error=str(error)),
         )
-        collector = metrics.OperatorMetrics(self.operator, calls, is_leader=lambda: self.elector.is_leading)
-        self.web = WebServer(
-            {
-                "/healthz": self.health,
-                "/readyz": self.readiness,
-                "/metrics": lambda: Answer(metrics.text(collector), content_type=metrics.CONTENT_TYPE),
-            },
-            host=settings.listen_host,
-            port=settings.listen_port,
-        )
 
     def health(self) -> Answer:
         """Alive? The loop answers this itself; it also says no when there is work that nobody takes up."""
         idle_s = self._clock.monotonic() - self.operator.last_round
-        if (
-            self.elector.is_leading
-            and self.operator.picture.is_complete
-            and len(self.operator.queue)
-            and idle_s > STUCK_S
-        ):
+        has_work = self.operator.picture.is_complete and len(self.operator.queue) > 0
+        if self.elector.is_leading and has_work and idle_s > STUCK_S:
             return Answer(f"work waits, but nothing has been planned for {idle_s:.0f} s\n", 500)
         return Answer("ok\n")
 
@@ -77,17 +64,12 @@ class Replica:
         return Answer("leading\n" if self.elector.is_leading else "standing by\n")
 
     async def run(self) -> None:
-        """Work until cancelled; then give the lease back. Raises `LeaseLost` when somebody else has it."""
-        await self.web.start()
-        LOG.info("started", listen=":".join(map(str, self.web.address)), **_shown(self._settings))
-        try:
-            async with asyncio.TaskGroup() as group:
-                for reflector in self.operator.picture.reflectors:
-                    group.create_task(reflector.run(), name=f"reflect {reflector.resource.name}")
-                group.create_task(self._reflect_optional(), name="reflect optional resources")
-                group.create_task(self._stand_for_election(), name="lead")
-        finally:
-            await self.web.close()
+        """Watch, and decide while leading. Raises `LeaseLost`, in a group, when somebody else has the lease."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self.operator.picture.reflectors:
+                group.create_task(reflector.run(), name=f"reflect {reflector.resource.name}")
+            group.create_task(self._reflect_optional(), name="reflect optional resources")
+            group.create_task(self._stand_for_election(), name="lead")
 
     async def _stand_for_election(self) -> None:
         """Lead whenever we hold the lease. An API server that is silent for a while is no reason to end."""
@@ -118,29 +100,43 @@ class Replica:
                 group.create_task(reflector.run(), name=f"reflect {reflector.resource.name}")
 
 
-async def run_until_signal(replica: Replica) -> None:
-    """Run; SIGTERM and SIGINT end it cleanly."""
-    task = asyncio.current_task()
-    assert task is not None, "called from a task"
+async def serve(replica: Replica, settings: Settings, calls: Calls) -> None:
+    """Run a replica with its probes and metrics; SIGTERM and SIGINT end it cleanly."""
+    collector = metrics.OperatorMetrics(replica.operator, calls, is_leader=lambda: replica.elector.is_leading)
+    web = WebServer(
+        {
+            "/healthz": replica.health,
+            "/readyz": replica.readiness,
+            "/metrics": lambda: Answer(metrics.text(collector), content_type=metrics.CONTENT_TYPE),
+        },
+        host=settings.listen_host,
+        port=settings.listen_port,
+    )
+    await web.start()
+    LOG.info("started", listen=":".join(map(str, web.address)), **_shown(settings))
+    try:
+        await _until_signal(replica)
+    finally:
+        await web.close()
+
+
+async def _until_signal(replica: Replica) -> None:
+    running = asyncio.create_task(replica.run(), name="replica")
     loop = asyncio.get_running_loop()
-    stopped = False
 
     def stop(number: signal.Signals) -> None:
-        nonlocal stopped
-        stopped = True
         LOG.info("stopping", signal=number.name)
-        task.cancel()
+        running.cancel()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in SIGNALS:
         loop.add_signal_handler(number, stop, number)
-    with contextlib.ExitStack() as stack:
-        stack.callback(lambda: [loop.remove_signal_handler(number) for number in (signal.SIGTERM, signal.SIGINT)])
-        try:
-            await replica.run()
-        except asyncio.CancelledError:
-            if not stopped:
-                raise
-            task.uncancel()
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+    finally:
+        running.cancel()
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
 
 
 def _shown(settings: Settings) -> dict[str, str]:
