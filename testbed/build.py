@@ -3,6 +3,7 @@
 | part | what | from |
 |---|---|---|
 | control-plane, kubelet | one program with a sub-command for each (`main.go`) | Go modules; 4 minutes when cold |
+| containerd | a folder with containerd, its shim and ctr (`containerd/`) | Go modules; 1 minute when cold |
 | kubectl, helm | static programs | the machine, or a Python package |
 
 Everything is kept in the cache folder (`testbed.cache`), keyed by the sources, the settings and the Go version.
@@ -23,6 +24,7 @@ from testbed import Unavailable, cache, kubectl, pypi, toolchain
 
 HERE = Path(__file__).parent
 BUILD_TIMEOUT_S = 3600  # a cold build takes 4 minutes on two idle cores
+CONTAINERD = "v2.2.9"  # as in containerd/go.mod
 KUBERNETES = "v1.34.4"  # as in go.mod; the programs say it as their own version, on which kubectl and kubelets rely
 
 # What `go list` says when our own go.mod or go.sum is wrong; all other complaints are about fetching.
@@ -47,6 +49,14 @@ def kubernetes() -> Path:
         {".": "testbed"},
         {f"{version}.gitVersion": KUBERNETES, f"{version}.gitMajor": major, f"{version}.gitMinor": minor},
     ) / "testbed"  # fmt: skip
+
+
+def containerd() -> Path:
+    """The folder with containerd, containerd-shim-runc-v2 and ctr; raises like `kubernetes`. runc is not among them."""
+    commands = "github.com/containerd/containerd/v2/cmd"
+    programs = {f"{commands}/{name}": name for name in ("containerd", "containerd-shim-runc-v2", "ctr")}
+    version = "github.com/containerd/containerd/v2/version.Version"
+    return build_module("containerd", HERE / "containerd", programs, {version: CONTAINERD})
 
 
 def build_module(name: str, folder: Path, programs: dict[str, str], stamps: dict[str, str]) -> Path:
@@ -87,6 +97,7 @@ def _run(go: toolchain.Go, arguments: Sequence[str], folder: Path) -> subprocess
 PARTS: dict[str, Callable[[], Path]] = {
     "control-plane": kubernetes,
     "kubelet": kubernetes,
+    "containerd": containerd,
     "kubectl": kubectl.kubectl,
     "helm": kubectl.helm,
 }

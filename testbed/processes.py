@@ -13,7 +13,8 @@ from pathlib import Path
 from testbed import keeper
 
 STOP_LIMIT_S = 15.0  # the API server needs 1 s to end in good order; after this it is killed
-LOG_TAIL_LINES = 40
+LOG_TAIL_LINES = 20
+LOG_LINE_LENGTH = 300  # characters; some parts log whole objects in one line
 
 
 class Port:
@@ -94,7 +95,7 @@ class Process:
     def last_words(self, lines: int = LOG_TAIL_LINES) -> str:
         """The end of its log."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
-        return "\n".join(text.splitlines()[-lines:])
+        return "\n".join(line[:LOG_LINE_LENGTH] for line in text.splitlines()[-lines:])
 
 
 class Household:

@@ -107,6 +107,7 @@ def test_the_api_server_is_the_version_that_go_mod_names(control_plane: ControlP
     version = json.loads(control_plane.kubectl("get", "--raw", "/version"))
     assert version["gitVersion"] == build.KUBERNETES
     assert f"k8s.io/kubernetes {build.KUBERNETES}" in (build.HERE / "go.mod").read_text()
+    assert f"containerd/v2 {build.CONTAINERD}" in (build.HERE / "containerd" / "go.mod").read_text()
 
 
 def test_a_service_account_may_do_only_what_it_was_given(control_plane: ControlPlane, namespace: str):
@@ -409,6 +410,14 @@ def test_a_machine_without_go_or_its_package_says_so(monkeypatch: pytest.MonkeyP
     with pytest.raises(Unavailable, match=r"Go 1.26.0 or later is needed, none is installed, and the network is away"):
         toolchain.go("1.26.0")
     assert not [path for path in tmp_path.iterdir() if path.is_dir()], "an entry that was not made is kept"
+
+
+def test_modules_that_cannot_be_fetched_are_a_shortage_and_no_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("NPU_TESTBED_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("GOMODCACHE", str(tmp_path / "modules"))
+    monkeypatch.setenv("GOPROXY", "off")
+    with pytest.raises(Unavailable, match=r"the Go modules of kubernetes cannot be had: .*GOPROXY=off"):
+        build.kubernetes()
 
 
 def test_go_versions_compare_by_number():
