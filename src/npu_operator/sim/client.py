@@ -223,6 +223,7 @@ class SimClient:
             raise answers.no_answer(ask, ConnectionError("this client is closed"))
         if trouble is not None and trouble.fails_before:
             raise self._failed(ask, trouble)
+        code = 201 if ask.verb in ("create", "evict") or self._will_create(ask) else 200
         try:
             self._check_rights(ask, ask.name if name == "" else name)
             result = work()
@@ -231,7 +232,6 @@ class SimClient:
             await asyncio.sleep(TRAVEL_S)
             header = str(refused.retry_after_s) if refused.retry_after_s else None
             raise answers.refusal(ask, refused.code, refused.body(), retry_after=header) from refused
-        code = 201 if ask.verb in ("create", "evict") else 200
         self._log.record(Call(self._server.clock.now(), self.user.name, ask, code))
         body = bytes(result.whole()) if result is not None else b""
         if trouble is not None and trouble.loses_answer:
@@ -254,8 +254,13 @@ class SimClient:
         namespace = ask.namespace if ask.resource.namespaced else None
         check = self._server.access.check
         check(self.user, Right(verb, ask.resource, ask.subresource, namespace, name))
-        if ask.verb == "apply" and ask.name and self._server.find(ask.resource, ask.name, namespace) is None:
+        if self._will_create(ask):
             check(self.user, Right("create", ask.resource, ask.subresource, namespace, ask.name))
+
+    def _will_create(self, ask: Ask) -> bool:
+        """Whether an apply is about an object that is not there."""
+        namespace = ask.namespace if ask.resource.namespaced else None
+        return ask.verb == "apply" and self._server.find(ask.resource, ask.name or "", namespace) is None
 
     def _check_grant(self, ask: Ask, body: Object) -> None:
         if ask.resource in access.RBAC_TABLES:

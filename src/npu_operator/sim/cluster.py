@@ -1,13 +1,13 @@
 """A whole cluster: API server, controllers, scheduler, kubelets and nodes, in one virtual time.
 
-    async def main(clock):
-        cluster = SimCluster(clock, seed=1)
-        cluster.add_nodes(NodeKind(), count=3)
-        operator = cluster.client(service_account("npu-operator", "npu-operator"))
-        ...
-        await cluster.settle(lambda: ..., within_s=600)
+async def main(clock):
+    cluster = SimCluster(clock, seed=1)
+    cluster.add_nodes(NodeKind(), count=3)
+    operator = cluster.client(service_account("npu-operator", "npu-operator"))
+    ...
+    await cluster.settle(lambda: ..., within_s=600)
 
-    run_virtual(main)
+run_virtual(main)
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class SimCluster:
         self.kinds: dict[str, NodeKind] = {}
         """By node: what machine it is."""
         self.writes = 0
-        """Writes that changed something, by anybody."""
+        """Writes that changed something, by anybody; renewals of leases are left out."""
         self._changed = asyncio.Event()
         self._lately: deque[Event] = deque(maxlen=LATELY)
         self.scheduler = Scheduler(self.server)
@@ -199,9 +199,19 @@ class SimCluster:
         table.listeners.append(self._note)
 
     def _note(self, event: Event) -> None:
+        if _is_heartbeat(event):
+            return
         self.writes += 1
         self._lately.append(event)
         self._changed.set()
+
+
+def _is_heartbeat(event: Event) -> bool:
+    """A lease was renewed and nothing else: no news for anybody."""
+    if event.type != "MODIFIED" or event.old is None or event.new.resource != api.LEASES:
+        return False
+    old, new = event.old.tree["spec"], event.new.tree["spec"]
+    return all(old.get(key) == new.get(key) for key in old.keys() | new.keys() if key != "renewTime")
 
 
 def status_of(tree: Tree | None, *path: str) -> Any:

@@ -62,6 +62,8 @@ class _Set:
         self.dirty: dict[str, None] = {}
         self.counts: dict[str, _Count] = {}
         self.total = _Count()
+        self.model: Stored | None = None
+        """The first pod of the present template, as it was made."""
 
     def count(self, node: str, new: _Count) -> None:
         """Move the totals by the difference."""
@@ -100,7 +102,7 @@ class DaemonSets:
             known = self._sets[new.uid] = _Set(new)
         known.stored = new
         if event.old is None or event.old.tree["spec"] is not new.tree["spec"]:
-            known.hash, known.template = _hash(new), _template(new)
+            known.hash, known.template, known.model = _hash(new), _template(new), None
             known.dirty.update(dict.fromkeys((*known.pods, *(name for _, name in self._nodes.objects))))
             self._syncs.add(new.uid)
         self._statuses.add(new.uid)
@@ -187,6 +189,12 @@ class DaemonSets:
         return False, placement.untolerated(tolerations, taints, ("NoExecute",)) is None
 
     def _create(self, known: _Set, node: str) -> None:
+        if known.model is None:
+            known.model = self._create_first(known, node)
+        else:
+            self._server.create_alike(known.model, _pinned(known.model.tree["spec"], node))
+
+    def _create_first(self, known: _Set, node: str) -> Stored:
         stored = known.stored
         meta = known.template.get("metadata", {})
         generation = stored.meta.get("annotations", {}).get(TEMPLATE_GENERATION, "1")
@@ -208,7 +216,7 @@ class DaemonSets:
             },
             "spec": _pinned(known.template["spec"], node),
         }
-        self._server.create(api.PODS, body, stored.namespace, manager=MANAGER)
+        return self._server.create(api.PODS, body, stored.namespace, manager=MANAGER)
 
     def _replace_failed(self, known: _Set, pod: Stored) -> None:
         """A failed daemon pod is deleted, not faster than once a second."""

@@ -1,8 +1,8 @@
 """Hollow kubelets: pods on a node start, get ready and end; a node has power, a boot id and resources.
 
-What a pod does is decided by hooks, so that agents, workloads and faults are somebody else's business. A kubelet without
-power does nothing: its pods stay as they were, as on a real cluster. Heartbeats are not written; `NodeLifecycle` is told
-about silence instead.
+What a pod does is decided by hooks, so that agents, workloads and faults are somebody else's business. A kubelet
+without power does nothing: its pods stay as they were, as on a real cluster. Heartbeats are not written;
+`NodeLifecycle` is told about silence instead.
 """
 
 from collections.abc import Callable, Mapping

@@ -102,7 +102,9 @@ class NodeLifecycle:
         wanted = _wanted_taints(node)
         kept = [taint for taint in before if taint["key"] not in OURS or _like(taint) in wanted]
         there = [_like(taint) for taint in kept]
-        taints = kept + [_made({"key": key, "effect": effect}, now) for key, effect in wanted if (key, effect) not in there]
+        taints = kept + [
+            _made({"key": key, "effect": effect}, now) for key, effect in wanted if (key, effect) not in there
+        ]
         if taints != before:
             self._server.edit(
                 node,

@@ -48,12 +48,10 @@ def taints_of(node: Stored) -> list[Tree]:
     taints = at(node.tree, "spec", "taints") or []
     if at(node.tree, "spec", "unschedulable") and not any(each["key"] == UNSCHEDULABLE["key"] for each in taints):
         return [*taints, UNSCHEDULABLE]
-    return taints  # type: ignore[no-any-return]
+    return list(taints)
 
 
-def untolerated(
-    tolerations: Iterable[Tree], taints: Iterable[Tree], effects: Iterable[str] = KEEPS_OUT
-) -> Tree | None:
+def untolerated(tolerations: Iterable[Tree], taints: Iterable[Tree], effects: Iterable[str] = KEEPS_OUT) -> Tree | None:
     """The first taint of these effects that no toleration covers."""
     wanted = tuple(effects)
     listed = list(tolerations)

@@ -103,10 +103,11 @@ def without(a: Fields, *prefix: str) -> Fields:
     return out
 
 
-def only(a: Fields, name: str) -> Fields:
-    """What of `a` lies below the top-level field `name`."""
-    key = f"f:{name}"
-    return {key: a[key]} if key in a else {}
+def without_all(a: Fields, names: Iterable[str]) -> Fields:
+    """All of `a` but the top-level fields `names` and what is below them."""
+    for name in names:
+        a = without(a, f"f:{name}")
+    return a
 
 
 def paths(fields: Fields, prefix: str = "") -> Iterator[str]:

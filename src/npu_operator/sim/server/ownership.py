@@ -125,7 +125,7 @@ def after_apply(
 
     `ignored` are top-level fields that this endpoint does not write. Raises Conflicts unless `force`.
     """
-    claimed = _without(fields.of(config, shape), ignored)
+    claimed = fields.without_all(fields.of(config, shape), ignored)
     last = owners[who].fields if who in owners else {}
     others = {other: owned for other, owned in owners.items() if other != who}
     merged = merging.merge(live, config, shape)
@@ -133,7 +133,7 @@ def after_apply(
     for owned in others.values():
         everyone = fields.union(everyone, owned.fields)
     merged = merging.prune(merged, last, claimed, everyone, shape)
-    change = Change(*(_without(part, ignored) for part in fields.compare(live, merged, shape)))
+    change = Change(*(fields.without_all(part, ignored) for part in fields.compare(live, merged, shape)))
     touched = fields.union(change.modified, change.added)
     conflicts = {
         other: common for other, owned in others.items() if (common := fields.intersection(owned.fields, touched))
@@ -167,9 +167,3 @@ def _take(owners: Owners, taken: Fields) -> Owners:
         elif left:
             out[who] = Owned(left, owned.time)
     return out
-
-
-def _without(owned: Fields, names: tuple[str, ...]) -> Fields:
-    for name in names:
-        owned = fields.without(owned, f"f:{name}")
-    return owned
