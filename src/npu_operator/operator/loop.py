@@ -7,6 +7,7 @@ being labelled.
 
 import contextlib
 import random
+from collections.abc import Iterable
 
 import msgspec
 import structlog
@@ -33,6 +34,7 @@ from npu_operator.plan.writes import (
     DeleteNPUNode,
     Ensure,
     NodeWrite,
+    Note,
     ObjectWrite,
     PatchNode,
     Remove,
@@ -128,7 +130,9 @@ class Operator:
             self._report_ctl(report)
         for name, writes in plan.nodes.items():
             self._act_on_node(name, writes)
-        for note in plan.notes:
+
+    def _tell(self, notes: Iterable[Note]) -> None:
+        for note in notes:
             self.events.record(
                 Reference(API_VERSION_OF[note.kind], note.kind, note.name, note.namespace, note.uid),
                 type_="Warning" if note.is_warning else "Normal",
@@ -146,15 +150,20 @@ class Operator:
         if self._is_premature(write.body):
             return
         live = self.picture.live(key)
-        wanted, agreed = self._checked.get(key, (None, None))
-        if live is not None and agreed is live and wanted is write.body:
-            return
-        why = self._applier.why(write.body, None if live is None else live.body)
-        if why is None and live is not None:
-            self._checked[key] = (write.body, live)
-            self.writer.withdraw(Urgency.OBJECT, _object_key(key))
-        elif why is not None:
+        is_settled = self._agree(key, write.body, live)
+        why = None if is_settled else self._applier.why(write.body, live.body if live is not None else None)
+        if why is not None:
             self.writer.wish(Urgency.OBJECT, _object_key(key), self._applying(write), why)
+            return
+        assert live is not None, "what does not exist has to be applied"
+        self._checked[key] = (write.body, live)
+        if self.writer.withdraw(Urgency.OBJECT, _object_key(key)):
+            self.queue.add(FLEET)  # the status still has the error
+
+    def _agree(self, key: ObjectKey, wanted: Object, live: Whole | None) -> bool:
+        """Have exactly these two been compared before, and found to agree?"""
+        before = self._checked.get(key)
+        return live is not None and before is not None and before[0] is wanted and before[1] is live
 
     def _is_premature(self, body: Object) -> bool:
         """A binding is refused before its role exists; when the role is there, that change brings us here again."""
@@ -271,6 +280,7 @@ class Operator:
                 NPU_NODES, write.node, patch, manager=f"{MANAGER}/plan", subresource="status"
             )
             self.picture.npu_nodes.put(npunode.decode(answer))
+            self._tell(write.notes)
 
         return act
 
@@ -287,6 +297,7 @@ class Operator:
                 CTLS, write.name, patch, write.namespace, manager=f"{MANAGER}/status", subresource="status"
             )
             self.picture.ctls.put(parse_ctl(answer))
+            self._tell(write.notes)
 
         return act
 

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from npu_operator.kube import api
-from npu_operator.kube.api import ApiError, Clock, Cluster, NotFound, Resource
+from npu_operator.kube.api import ApiError, Clock, Cluster, Forbidden, NotFound, Resource, Unauthorized
 from npu_operator.kube.objects import Slim, Whole, decode_whole, decoder
 from npu_operator.kube.reflector import Reflector
 from npu_operator.kube.store import Store
@@ -25,6 +25,8 @@ from npu_operator.plan.snapshot import ObjectKey, Snapshot
 
 LOG = structlog.get_logger()
 
+LASTING = (Forbidden, NotFound, Unauthorized)
+"""Refusals that somebody has to do something about; a broken connection mends itself and is no news for a status."""
 HOW_TO_INSTALL = "apply deploy/crds, or what `npu-operator crds` prints"
 FLEET = "fleet"
 NODE = "node/"
@@ -172,7 +174,9 @@ class Picture:
             has_service_monitor_crd=len(self.crds[resources.SERVICE_MONITOR_CRD]) > 0,
             seconds_without_sign={name: monotonic - since for name, since in self._unsigned_since.items()},
             seconds_without_ctl=0.0 if self._without_ctl_since is None else monotonic - self._without_ctl_since,
-            api_problems=tuple(self._problem(name) for name in sorted(self.problems)),
+            api_problems=tuple(
+                self._problem(name) for name, error in sorted(self.problems.items()) if isinstance(error, LASTING)
+            ),
             stale_definitions=tuple(self._stale_definitions()),
             refused_objects=refused,
         )

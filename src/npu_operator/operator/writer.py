@@ -53,9 +53,13 @@ class Writer:
         self._wishes[urgency][key] = (write, why)
         self._wake.set()
 
-    def withdraw(self, urgency: Urgency, key: str) -> None:
-        """What was wished for the key is needed no more, if it has not begun."""
+    def withdraw(self, urgency: Urgency, key: str) -> bool:
+        """Nothing is to be written for the key; what was wished is dropped if it has not begun.
+
+        True when an error stood for it: the write had arrived although its answer was lost, or somebody else did it.
+        """
         self._wishes[urgency].pop(key, None)
+        return self.errors.pop(key, None) is not None
 
     def forget_wishes(self) -> None:
         """Whoever begins to lead plans from what is there now, not from what an earlier term wished."""

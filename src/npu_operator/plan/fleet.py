@@ -15,6 +15,7 @@ from npu_operator.components.facts import ClusterFacts
 from npu_operator.components.pools import Pool
 from npu_operator.model import names
 from npu_operator.model.ctl import Mode, Spec
+from npu_operator.model.node import Node
 from npu_operator.model.npunode import Found, NodePlan, NPUNode
 from npu_operator.model.reading import ParsedCtl
 from npu_operator.model.status import CtlStatus
@@ -27,7 +28,6 @@ from npu_operator.plan.writes import (
     DeleteNPUNode,
     Ensure,
     NodeWrite,
-    Note,
     ObjectWrite,
     Remove,
     ReportCtl,
@@ -47,7 +47,6 @@ class Plan(msgspec.Struct, kw_only=True):
     nodes: dict[str, tuple[NodeWrite, ...]] = {}
     """For each node that was looked at: what to write; an empty tuple means that nothing is to be written any more."""
     ctls: tuple[ReportCtl, ...] = ()
-    notes: tuple[Note, ...] = ()
     unsigned: tuple[str, ...] = ()
     """Nodes of those looked at that keep our labels without a sign of an NPU; someone has to count the time."""
     look_again_s: float | None = None
@@ -89,11 +88,8 @@ class Planner:
     def _bring_up(self, ctl: ParsedCtl, snapshot: Snapshot, changed: set[str]) -> Plan:
         acts = ctl.spec.mode is Mode.APPLY and ctl.may_disrupt
         plan = Plan()
-        told: list[Note] = []
         for name in changed:
-            writes, note = self._plan_node(name, ctl.spec, snapshot, acts=acts)
-            plan.nodes[name] = writes
-            told.extend(note)
+            plan.nodes[name] = self._plan_node(name, ctl.spec, snapshot, acts=acts)
         plan.unsigned = tuple(name for name in changed if self._is_unsigned(name))
         waits = [
             SIGN_PATIENCE_S - seconds for seconds in snapshot.seconds_without_sign.values() if seconds < SIGN_PATIENCE_S
@@ -115,39 +111,31 @@ class Planner:
         conflicts = [conflict for component in components for conflict in component.conflicts]
         new = status.status_of(ctl, snapshot, self.tally, components, conflicts)
         report = _report(ctl, new)
-        if report is not None:
-            plan.ctls = (report,)
-            told.extend(notes.of_conditions(ctl, new))
-        plan.notes = tuple(told)
+        plan.ctls = () if report is None else (report,)
         plan.look_again_s = max(0.0, min(waits)) if waits else None
         return plan
 
-    def _plan_node(
-        self, name: str, spec: Spec, snapshot: Snapshot, *, acts: bool
-    ) -> tuple[tuple[NodeWrite, ...], Sequence[Note]]:
+    def _plan_node(self, name: str, spec: Spec, snapshot: Snapshot, *, acts: bool) -> tuple[NodeWrite, ...]:
         node = snapshot.nodes.get(name)
         if node is None:
             self.tally.drop(name)
-            return (), ()
+            return ()
         npu_node = snapshot.npu_nodes.get(name)
         verdict = judge(node, npu_node, spec)
         if verdict.state is NodeState.LEAVING and snapshot.seconds_without_sign.get(name, 0.0) >= SIGN_PATIENCE_S:
             verdict = Verdict(node=name, has_npu=False)
         self.tally.put(verdict)
         if not acts:
-            return (), ()
+            return ()
         found = _found_in_this_boot(npu_node, node.boot_id)
         writes: list[NodeWrite | None] = [marks.mark(node, verdict, found, spec)]
         if not verdict.has_npu:
             writes.append(_delete(npu_node))
-            return tuple(write for write in writes if write is not None), ()
-        if npu_node is None:
+        elif npu_node is None:
             writes.append(CreateNPUNode(name, node.metadata.uid))
-            return tuple(write for write in writes if write is not None), ()
-        report = _report_node(npu_node, verdict, snapshot.now)
-        writes.append(report)
-        told = tuple(notes.of_node(node, npu_node.status.plan, verdict)) if report is not None else ()
-        return tuple(write for write in writes if write is not None), told
+        else:
+            writes.append(_report_node(node, npu_node, verdict, snapshot.now))
+        return tuple(write for write in writes if write is not None)
 
     def _is_unsigned(self, name: str) -> bool:
         verdict = self.tally.verdicts.get(name)
@@ -221,7 +209,7 @@ def _delete(npu_node: NPUNode | None) -> DeleteNPUNode | None:
     return None if npu_node is None else DeleteNPUNode(npu_node.metadata.name, npu_node.metadata.uid)
 
 
-def _report_node(npu_node: NPUNode, verdict: Verdict, now: str) -> ReportNode | None:
+def _report_node(node: Node, npu_node: NPUNode, verdict: Verdict, now: str) -> ReportNode | None:
     """The plan as people see it, when it says something else than the one that is there."""
     old = npu_node.status.plan
     same_state = (old.state, old.reason) == (verdict.state, verdict.reason)
@@ -233,13 +221,16 @@ def _report_node(npu_node: NPUNode, verdict: Verdict, now: str) -> ReportNode | 
         message=verdict.message,
         next=verdict.next,
     )
-    return None if new == old else ReportNode(npu_node.metadata.name, msgspec.to_builtins(new))
+    if new == old:
+        return None
+    return ReportNode(node.name, msgspec.to_builtins(new), tuple(notes.of_node(node, old, verdict)))
 
 
 def _report(ctl: ParsedCtl, new: CtlStatus) -> ReportCtl | None:
     if new == ctl.status:
         return None
-    return ReportCtl(ctl.metadata.namespace, ctl.metadata.name, msgspec.to_builtins(new))
+    told = tuple(notes.of_conditions(ctl, new))
+    return ReportCtl(ctl.metadata.namespace, ctl.metadata.name, msgspec.to_builtins(new), told)
 
 
 def _common_handler(tally: Tally) -> str:

@@ -7,6 +7,18 @@ import msgspec
 Object = dict[str, Any]
 
 
+class Note(msgspec.Struct, frozen=True):
+    """An event for people: about what, why, and a sentence."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    reason: str
+    message: str
+    is_warning: bool = False
+
+
 class PatchNode(msgspec.Struct, frozen=True):
     """Change our marks on a Node. `body` is a merge patch that holds the resourceVersion it was made from."""
 
@@ -30,10 +42,11 @@ class DeleteNPUNode(msgspec.Struct, frozen=True):
 
 
 class ReportNode(msgspec.Struct, frozen=True):
-    """Publish `NPUNode.status.plan`, for people."""
+    """Publish `NPUNode.status.plan`, for people; `notes` are told once that is done."""
 
     node: str
     plan: Object
+    notes: tuple[Note, ...] = ()
 
 
 class Ensure(msgspec.Struct, frozen=True):
@@ -56,24 +69,13 @@ class Remove(msgspec.Struct, frozen=True):
 
 
 class ReportCtl(msgspec.Struct, frozen=True):
-    """Publish the status of an `NPUOperatorCtl`; `status` is whole, the writer finds out what changed."""
+    """Publish the status of an `NPUOperatorCtl`, whole; `notes` are told once that is done."""
 
     namespace: str
     name: str
     status: Object
+    notes: tuple[Note, ...] = ()
 
 
 NodeWrite = PatchNode | CreateNPUNode | DeleteNPUNode | ReportNode
 ObjectWrite = Ensure | Remove
-
-
-class Note(msgspec.Struct, frozen=True):
-    """An event for people: about what, why, and a sentence."""
-
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-    reason: str
-    message: str
-    is_warning: bool = False

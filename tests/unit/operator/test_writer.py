@@ -1,6 +1,6 @@
 import asyncio
 
-from npu_operator.kube.api import Conflict, Forbidden
+from npu_operator.kube.api import Conflict, Forbidden, Unreachable
 from npu_operator.operator.writer import Urgency, Writer
 
 
@@ -124,5 +124,18 @@ def test_a_refusal_stays_until_a_write_for_the_key_succeeds():
         writer.wish(Urgency.OBJECT, "o", log.write("o"), "")
         await _until(lambda: len(log.done) == 2)
         assert writer.errors == {}
+
+    run(scenario)
+
+
+def test_an_error_goes_when_nothing_is_to_be_written_any_more():
+    lost = Unreachable("apply daemonsets.apps x: no answer in time")
+
+    async def scenario(log, writer):
+        writer.wish(Urgency.OBJECT, "o", log.write("o", error=lost), "")
+        await _until(lambda: log.done)
+        assert writer.withdraw(Urgency.OBJECT, "o")
+        assert writer.errors == {}
+        assert not writer.withdraw(Urgency.OBJECT, "o")
 
     run(scenario)

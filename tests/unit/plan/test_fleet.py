@@ -121,9 +121,8 @@ def test_a_sick_chip_is_named_in_the_status_and_degrades():
         "b7: chip Ascend910-3 is Critical (fault 80E18402)",
     )
     assert status_in(plan).nodes.unhealthy == 1
-    assert [(note.name, note.reason, note.is_warning) for note in plan.notes if note.kind == "Node"] == [
-        ("b7", "ChipUnhealthy", True)
-    ]
+    [report] = [write for write in plan.nodes["b7"] if isinstance(write, ReportNode)]
+    assert [(note.name, note.reason, note.is_warning) for note in report.notes] == [("b7", "ChipUnhealthy", True)]
 
 
 def test_a_message_names_three_nodes_and_counts_the_rest():
