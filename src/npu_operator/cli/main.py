@@ -69,19 +69,17 @@ def manifests(*, out: Out = None) -> int:
 
 
 @app.command
-def demo(*, cluster: Literal["sim", "real"] = "sim", nodes: int = 8) -> int:
+def demo(*, cluster: Literal["sim", "real"] = "sim") -> int:
     """Show the main job: from bare nodes to allocatable chips.
 
     Parameters
     ----------
     cluster:
         sim: a cluster inside this process, in virtual time. real: a real control plane with hollow nodes.
-    nodes:
-        Nodes of the mixed fleet, at least 6.
     """
-    from npu_operator.cli import demo as command
+    from npu_operator.cli.demo.show import show
 
-    return command.show(cluster=cluster, nodes=nodes)
+    return show(cluster=cluster)
 
 
 @parse.command(name="npu-smi")

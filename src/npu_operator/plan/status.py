@@ -153,7 +153,7 @@ def _ready(ctl: ParsedCtl, snapshot: Snapshot, tally: Tally, parts: Sequence[Par
             if ctl.spec.mode is Mode.APPLY
             else f"no node with an NPU has been found, and the mode is {ctl.spec.mode}",
         )
-    message = f"{tally.ready} nodes, {tally.allocatable} NPUs allocatable"
+    message = f"{_nodes(tally.ready)}, {tally.allocatable} NPUs allocatable"
     return _condition(ConditionType.Ready, Truth.TRUE, Reason.Ready, message)
 
 
@@ -217,8 +217,9 @@ def _fleet_conditions(tally: Tally) -> Iterable[Condition]:
             ConditionType.HostDriver,
             Truth.TRUE,
             Reason.HostDriver,
-            f"{len(tally.host_drivers)} nodes load a driver of their own at boot, which is used as it is: {names}; "
-            "to hand one over, switch its autoload off and label the node npu.openfuyao.com/driver-managed=true",
+            f"{_nodes(len(tally.host_drivers))} with a driver that the host loads at boot, which is used as it is: "
+            f"{names}; to hand one over, switch its autoload off and label the node "
+            "npu.openfuyao.com/driver-managed=true",
         )
     if tally.orphaned_drivers:
         names = ", ".join(sorted(tally.orphaned_drivers)[:NAMED])
@@ -280,6 +281,10 @@ def _finish(ctl: ParsedCtl, status: CtlStatus, conditions: Sequence[Condition], 
 
 def _condition(kind: str, status: Truth, reason: Reason, message: str) -> Condition:
     return Condition(type=str(kind), status=status, reason=str(reason), message=message)
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
 
 
 def _has_pods(component: Component) -> bool:
