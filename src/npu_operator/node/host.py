@@ -1,8 +1,8 @@
 """The only door to the host: files below a root, processes, boot id, clocks, the kernel log.
 
 Agents get a `Host` and never touch the host otherwise. `RealHost` enters the host's mount namespace for every vendor
-tool and device (a chip is bound to the mount namespace of its first opener); `FakeHost` in the simulator keeps a host in
-memory. Both pass one suite of tests.
+tool and device (a chip is bound to the mount namespace of its first opener); `FakeHost` in the simulator keeps a host
+in memory. Both pass one suite of tests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,6 +22,15 @@ class Ran(msgspec.Struct, frozen=True):
     """It did not end within the limit; it may still be there, stuck in the kernel, and is then abandoned."""
 
 
+class Stuck(msgspec.Struct, frozen=True):
+    """A process that was killed at its limit and does not die, because it waits inside the kernel."""
+
+    pid: int
+    command: str
+    since_s: float
+    """CLOCK_BOOTTIME seconds of its start."""
+
+
 class DirEntry(msgspec.Struct, frozen=True):
     """One name in a directory, as `lstat` sees it."""
 
@@ -34,6 +43,9 @@ class DirEntry(msgspec.Struct, frozen=True):
     gid: int = 0
     device: tuple[int, int] | None = None
     """Major and minor of a device node."""
+    mtime_ns: int = 0
+    """When the content was changed last, by the calendar; good only for telling that it changed."""
+    inode: int = 0
 
 
 class Host(Protocol):
@@ -72,7 +84,7 @@ class Host(Protocol):
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file or link, or a directory with all that is in it; nothing there is no error. Never follows links."""
+        """Remove a file, a link, or a directory with its content; nothing there is no error. Never follows links."""
         ...
 
     def set_owner(self, path: str, *, uid: int, gid: int, mode: int) -> None:
@@ -88,7 +100,25 @@ class Host(Protocol):
         stdin: bytes = b"",
         in_host: bool = True,
     ) -> Ran:
-        """Run with `LC_ALL=C`; `in_host` enters the host's namespaces. No such program: FileNotFoundError."""
+        """Run with `LC_ALL=C`; `in_host` enters the host's namespaces. No such program: FileNotFoundError.
+
+        A program that cannot be run (a directory, say): PermissionError. At the limit it is killed with all that it
+        started; what does not die is listed by `stuck`.
+        """
+        ...
+
+    def stuck(self) -> Sequence[Stuck]:
+        """The processes of earlier `run`s that were given up and still live."""
+        ...
+
+    async def read_as(
+        self, pid: int, paths: Sequence[str], *, timeout_s: float, limit: int = 1 << 16
+    ) -> Mapping[str, bytes]:
+        """Regular files as the process `pid` sees them, from its own root; what cannot be read is left out.
+
+        A container's file system may hang, and its links may lead anywhere: so it is read by a process of its own that
+        is given up at the limit (then nothing comes back), and no link leaves the process's root.
+        """
         ...
 
     def boot_id(self) -> str:
