@@ -80,6 +80,15 @@ def sample(cluster: ControlPlane) -> None:
     cluster.kubectl("apply", "-f", str(ROOT / "deploy" / "samples" / "npuoperatorctl-sample.yaml"))
 
 
+def answers(cluster: ControlPlane) -> bool:
+    """An API server that slept may refuse the first requests: their deadlines passed meanwhile."""
+    try:
+        cluster.kubectl("get", "namespaces")
+    except CommandFailed:
+        return False
+    return True
+
+
 def exporter_is_there(cluster: ControlPlane) -> bool:
     return names.EXPORTER in cluster.kubectl("get", "daemonsets", "-n", names.NAMESPACE, "-o", "name")
 
@@ -128,6 +137,25 @@ def test_an_api_server_that_is_away_at_the_start_and_silent_later_is_waited_for(
         operator.until("it stops acting", lambda: "acting is suspended" in operator.log)
         cluster.resume_apiserver()
         operator.until("it leads again", lambda: operator.log.count('"event": "leading"') == 2)
+        operator.until("the server answers kubectl again", lambda: answers(cluster))
+        sample(cluster)
+        operator.until("it works", lambda: exporter_is_there(cluster))
+    finally:
+        assert operator.stop() == 0
+
+
+def test_an_expired_certificate_of_the_server_is_named_and_a_new_one_is_taken(cluster: ControlPlane, tmp_path: Path):
+    crds(cluster)
+    cluster.kubectl("create", "namespace", names.NAMESPACE)
+    operator = Process(cluster.kubeconfig(), tmp_path)
+    try:
+        operator.until("it leads", lambda: operator.readiness == "leading\n")
+        cluster.replace_certificate(valid_days=-1)
+        cluster.restart_apiserver()
+        operator.until("it says why nobody can be trusted", lambda: "certificate has expired" in operator.readiness)
+        cluster.replace_certificate(valid_days=1)
+        cluster.restart_apiserver()
+        operator.until("it leads again", lambda: operator.readiness == "leading\n")
         sample(cluster)
         operator.until("it works", lambda: exporter_is_there(cluster))
     finally:
