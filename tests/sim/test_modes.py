@@ -103,3 +103,25 @@ def test_after_a_reboot_nothing_of_the_boot_before_is_believed():
         assert found["bootId"] == world.cluster.find(api.NODES, "a1")["status"]["nodeInfo"]["bootID"] != before
 
     played(story)
+
+
+def test_a_resource_may_be_renamed_to_any_domain_while_the_fleet_runs():
+    async def story(world):
+        world.cluster.add_nodes(A2, count=2)
+        world.start()
+        await world.create_ctl()
+        await ready(world)
+        for node in world.cluster.kinds:
+            amounts = {"example.com/npu": "8"}
+            status = {"status": {"capacity": amounts, "allocatable": amounts}}
+            await world.cluster.client().patch(api.NODES, node, status, manager="kubelet", subresource="status")
+        await world.create_ctl({"devicePlugin": {"resourceNames": {"910b": "example.com/npu"}}})
+        await world.cluster.settle(lambda: observed(world) == 2, within_s=60)
+        await ready(world)
+        assert world.status()["nodes"]["npuSummary"] == "16/16"
+
+    played(story)
+
+
+def observed(world) -> int:
+    return world.status().get("observedGeneration", 0)

@@ -20,7 +20,6 @@ from npu_operator.kube.events import Recorder, Reference
 from npu_operator.kube.objects import Whole, decode_whole
 from npu_operator.kube.queue import WorkQueue
 from npu_operator.model import names, npunode
-from npu_operator.model.node import NodeDecoder
 from npu_operator.model.reading import parse_ctl
 from npu_operator.model.reasons import Reason
 from npu_operator.operator.picture import FLEET, NODE, Picture
@@ -87,7 +86,6 @@ class Operator:
         """Pairs of wanted and live objects that were compared and agree."""
         self._status_due = 0.0
         self._report_due: dict[str, tuple[Object, float]] = {}
-        self._decode_node = NodeDecoder()
 
     async def lead(self) -> None:
         """Reconcile until cancelled. Needs the picture's reflectors and the writer to run beside it."""
@@ -113,6 +111,7 @@ class Operator:
         }
         snapshot = self.picture.snapshot(refused=refused, now=stamp(self._clock.now()))
         plan = self.planner.plan(snapshot, changed)
+        self.picture.keep_resources(plan.resources)
         self.picture.note_unsigned(plan.unsigned, plan.nodes)
         self._act(plan)
         self.rounds += 1
@@ -232,7 +231,7 @@ class Operator:
     def _node_patch(self, write: PatchNode) -> Write:
         async def act() -> None:
             answer = await self._cluster.patch(NODES, write.node, write.body, manager=f"{MANAGER}/nodes")
-            self.picture.nodes.put(self._decode_node(answer))
+            self.picture.nodes.put(self.picture.decode_node(answer))
 
         return act
 

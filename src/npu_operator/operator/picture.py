@@ -5,7 +5,7 @@ event that changes nothing we read ends in the store.
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import structlog
@@ -75,6 +75,7 @@ class Picture:
         self._definitions = {
             made["metadata"]["name"]: made["metadata"]["annotations"][crd.DIGEST] for made in crd.all_crds()
         }
+        self.decode_node = NodeDecoder()
         self._unsigned_since: dict[str, float] = {}
         self._without_ctl_since: float | None = None
 
@@ -93,9 +94,10 @@ class Picture:
             )
 
         selector = api.selector(OURS)
+        self._node_reflector: Reflector[Node] = reflect(api.NODES, self.nodes, self.decode_node)
         self.reflectors: tuple[Reflector[Any], ...] = (
             reflect(resources.CTLS, self.ctls, parse_ctl),
-            reflect(api.NODES, self.nodes, NodeDecoder()),
+            self._node_reflector,
             reflect(resources.NPU_NODES, self.npu_nodes, npunode.decode),
             *(
                 reflect(api.CUSTOM_RESOURCE_DEFINITIONS, store, decoder(Slim), fields=f"metadata.name={name}")
@@ -134,6 +136,13 @@ class Picture:
         """Wait until everything has been listed."""
         for reflector in self.reflectors:
             await reflector.synced.wait()
+
+    def keep_resources(self, resources_: Iterable[str]) -> None:
+        """From now on read these resources of Nodes as well, for the spec renames chips to them."""
+        wanted = frozenset(resources_)
+        if not wanted <= self.decode_node.resources:
+            self.decode_node = NodeDecoder(resources=wanted | self.decode_node.resources)
+            self._node_reflector.list_again(self.decode_node)
 
     def live(self, key: ObjectKey) -> Whole | None:
         """An object of ours as it is; None when it does not exist or does not carry our label."""

@@ -49,6 +49,8 @@ class Plan(msgspec.Struct, kw_only=True):
     ctls: tuple[ReportCtl, ...] = ()
     unsigned: tuple[str, ...] = ()
     """Nodes of those looked at that keep our labels without a sign of an NPU; someone has to count the time."""
+    resources: tuple[str, ...] = ()
+    """Resource names to which the spec renames chips: they have to be read from Nodes."""
     look_again_s: float | None = None
 
 
@@ -90,6 +92,7 @@ class Planner:
         plan = Plan()
         for name in changed:
             plan.nodes[name] = self._plan_node(name, ctl.spec, snapshot, acts=acts)
+        plan.resources = tuple(ctl.spec.device_plugin.resource_names.values())
         plan.unsigned = tuple(name for name in changed if self._is_unsigned(name))
         waits = [
             SIGN_PATIENCE_S - seconds for seconds in snapshot.seconds_without_sign.values() if seconds < SIGN_PATIENCE_S
