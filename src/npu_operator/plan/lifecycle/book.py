@@ -45,7 +45,7 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
     is_well: bool = True
     """Runs what is wanted, is ready, and no chip asks for a reboot."""
     is_sick: bool = False
-    """A chip asks for a reboot, and no attempt is under way that would bring one."""
+    """A chip asks for a reboot, or the node is having one for that."""
     approved_at: str = ""
     waits_with_attempt: bool = False
     wants_runtime_restart: bool = False
@@ -89,7 +89,7 @@ def brief_of(view: NodeView, order_keys: Iterable[str], super_pod: str) -> Brief
         order=(*(node.labels.get(key, "") for key in order_keys), super_pod, node.name),
         kind=kind_of(view),
         is_well=view.runs_wanted and node.is_ready and not view.needs_recovery and view.state is None,
-        is_sick=view.needs_recovery and not view.is_started,
+        is_sick=is_sick(view),
         approved_at=used.at if used is not None else "",
         waits_with_attempt=attempt is not None and attempt.phase is Phase.WAITING,
         wants_runtime_restart=runtime.is_wanted(view) and runtime.slot_of(view) is None,
@@ -117,6 +117,13 @@ def kind_of(view: NodeView) -> Kind:
     if is_left_out(view):
         return Kind.SKIPPED
     return Kind.STAGED if view.is_staged else Kind.WAITING
+
+
+def is_sick(view: NodeView) -> bool:
+    """Whether the breaker counts the node: it asks for a reboot, or is on its way to one for that. Upgrades excuse."""
+    if view.is_started:
+        return view.purpose is Purpose.RECOVERY
+    return view.needs_recovery
 
 
 def is_left_out(view: NodeView) -> bool:

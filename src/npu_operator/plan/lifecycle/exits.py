@@ -89,6 +89,8 @@ def is_forgotten(view: NodeView, fleet: Fleet) -> bool:
 
 def is_to_start_anew(view: NodeView, fleet: Fleet) -> bool:
     """Another driver is wanted than the one that failed here, whatever is loaded now; or a recovery may start."""
+    if view.purpose is Purpose.RUNTIME:
+        return False
     ended = view.record.ended
     failed_for_another = ended is not None and ended.purpose is not Purpose.RECOVERY and not is_left_alone(view)
     if failed_for_another and view.wanted is not None and not view.runs_wanted and fleet.halted is None:

@@ -117,13 +117,13 @@ def target_changed(view: NodeView, fleet: Fleet) -> Act | None:
     is_done_with = view.state is S.REQUIRED and view.runs_wanted
     if target.is_met_by(wanted) and not is_done_with:
         return None
-    keeps_heal = view.purpose is Purpose.RECOVERY
+    is_another_matter = view.purpose is not Purpose.UPGRADE  # a cure, or a restart of the runtime
     record = replace(
         _forgotten(view.record),
-        attempt=view.attempt if keeps_heal else None,
+        attempt=view.attempt if is_another_matter else None,
         recovery_approval=view.record.recovery_approval,
         advance=view.record.advance,
-        left=view.record.left if keeps_heal else _left(view),
+        left=view.record.left if is_another_matter else _left(view),
     )
     if target.is_met_by(wanted):
         return Act(record=record, change=actions.uncordoning(view))

@@ -148,9 +148,10 @@ class Lifecycle:
             self.objections[name] = found.objection
         elif brief.waits_with_attempt and found.patch is None:
             self._startable.add(name)
-        if view.record.is_empty and view.label == "" and found.patch is None and found.to is None:
+        is_idle = view.record.is_empty and not view.label and found.patch is None and not brief.wants_runtime_restart
+        if is_idle:
             del self._views[name]
-        if facts.is_plan_only and not view.is_started:
+        if facts.is_plan_only and not view.is_in_flight:
             return msgspec.structs.replace(found, patch=None, pods=(), notes=())
         return found
 
@@ -172,7 +173,8 @@ class Lifecycle:
         kept = [holder for holder in there if not self._is_free(holder, facts)]
         plan.unborne = tuple(_key(holder) for holder in kept if not slots.is_borne_out(holder, self._standing(holder)))
         lost = [book[name] for name in sorted(book.started) if slots.is_lost(book[name].standing, there)]
-        kept += [self._holder(brief, facts) for brief in lost]
+        found_again = {brief.standing.uid: self._holder(brief, facts) for brief in lost}
+        kept = [*(holder for holder in kept if holder.uid not in found_again), *found_again.values()]
         taken = [] if facts.is_plan_only else list(self._take(tuple(kept), facts))
         if facts.is_slots_write_pending or (tuple(kept) == there and not taken):
             return

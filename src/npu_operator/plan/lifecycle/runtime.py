@@ -26,7 +26,7 @@ def is_wanted(view: NodeView) -> bool:
     asked = view.found is not None and view.found.runtime_restart.wanted and view.node.is_ready
     failed = view.record.tried.get("runtime")
     has_paused = failed is None or view.seconds_since(failed.at) >= PAUSE_S
-    return asked and has_paused and view.attempt is None and view.state is None
+    return asked and has_paused and view.attempt is None and not view.is_in_flight
 
 
 def slot_of(view: NodeView) -> Holder | None:

@@ -150,6 +150,11 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
         return self.state in STARTED
 
     @property
+    def is_in_flight(self) -> bool:
+        """Is something under way that has to be finished in every mode?"""
+        return self.is_started or self.state is UpgradeState.DONE or self.purpose is Purpose.ROLLBACK
+
+    @property
     def loaded(self) -> Target | None:
         """The driver of ours that is loaded in this boot; None when none is, or nobody has reported yet."""
         driver = self.found.driver if self.found is not None else None

@@ -97,6 +97,22 @@ class Fleet(RuleBasedStateMachine):
     def somebody_else_reboots_it(self, name: str) -> None:
         self.world.reboot(name)
 
+    @rule(name=a_node)
+    def a_node_goes_down(self, name: str) -> None:
+        self.world.go_down(name)
+
+    @rule(name=a_node)
+    def a_node_is_made_anew(self, name: str) -> None:
+        self.world.make_anew(name)
+
+    @rule(name=a_node, fails=st.booleans())
+    def a_disk_is_full_or_not(self, name: str, fails: bool) -> None:
+        self.world.hosts[name].cannot_stage = fails
+
+    @rule(name=a_node)
+    def a_runtime_wants_a_restart(self, name: str) -> None:
+        self.world.hosts[name].wants_runtime = True
+
     @rule(name=a_node, incurable=st.booleans())
     def a_chip_gets_sick(self, name: str, incurable: bool) -> None:
         self.world.hosts[name].is_sick = True
@@ -192,9 +208,11 @@ class Fleet(RuleBasedStateMachine):
         world.policy = msgspec.structs.replace(
             world.policy, auto_upgrade=True, max_failures=100, max_unavailable="100%", canary=Canary()
         )
-        for host in world.hosts.values():
+        for name, host in world.hosts.items():
             host.pods.clear()
-            host.is_sick = False
+            host.is_sick = host.cannot_stage = False
+            if not host.is_up:
+                world.reboot(name)
         self.operators[1].restart()
         last = self.operators[0]
         quiet = 0

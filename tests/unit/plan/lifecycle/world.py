@@ -25,7 +25,9 @@ from npu_operator.model.npunode import (
     ManagedBy,
     RebootReport,
     RecoveryRequest,
+    RuntimeRestart,
     StagedVersion,
+    StageState,
     Validation,
 )
 from npu_operator.model.policies import RecoveryPolicy, UpgradePolicy
@@ -63,6 +65,9 @@ class Host:
     is_incurable: bool = False
     is_up: bool = True
     reports: bool = True
+    cannot_stage: bool = False
+    wants_runtime: bool = False
+    runtime_done: str = ""
     pods: dict[str, PodView] = field(default_factory=dict)
     driver_pod: DriverPod | None = None
     admin_cordon: bool = False
@@ -188,8 +193,9 @@ class World:
         """Ask live, record, reboot; at most once per attempt id."""
         host, node = self.hosts[name], self.nodes[name]
         attempt = records.authorised(node)
-        if attempt is None or attempt.id in host.executed:
+        if attempt is None or attempt.id in host.executed or not host.is_up:
             return
+        self._check_authority(name, attempt)
         host.executed.append(attempt.id)
         self.executed.append((name, attempt.id))
         forced = self.policy.pod_deletion.force or self.recovery.drain.force
@@ -200,15 +206,34 @@ class World:
     def run_agents(self, name: str) -> None:
         """One round of the node's agents: report, stage, validate, let terminating pods go."""
         host = self.hosts[name]
+        if not host.is_up:
+            return
         host.reports = True
         pod = host.driver_pod
         if pod is None:
             self._make_driver_pod(name)
-        else:
+        elif not host.cannot_stage:
             host.staged.add(pod.wanted.version)
+        attempt = records.read(self.nodes[name]).record.attempt
+        if attempt is not None and attempt.purpose is Purpose.RUNTIME and host.runtime_done != attempt.id:
+            host.runtime_done, host.wants_runtime = attempt.id, False
         if self._validates(host) and host.trying:
             host.good, host.trying = host.active, ""
         host.pods = {uid: one for uid, one in host.pods.items() if not one.is_terminating}
+
+    def go_down(self, name: str) -> None:
+        """The node is silent; only a reboot brings it back."""
+        self.hosts[name].is_up = False
+        self.nodes[name] = msgspec.structs.replace(self.nodes[name], ready="Unknown")
+        self._change(name, {"metadata": {}})
+        self.writes -= 1
+
+    def make_anew(self, name: str) -> None:
+        """The node is deleted, and another machine joins under its name."""
+        self.hosts[name] = Host()
+        self.nodes[name] = self._node(name)
+        self._make_driver_pod(name)
+        self.approved.pop(name, None)
 
     def add_pod(self, name: str, pod: PodView) -> None:
         """The scheduler puts a pod here, if it may."""
@@ -300,11 +325,20 @@ class World:
                 good_version=host.good,
                 reason="TrialLost" if host.trial_lost else "",
             ),
-            staged=tuple(StagedVersion(version=version, kernel="6.6") for version in sorted(host.staged)),
+            staged=self._staged(host),
+            runtime_restart=RuntimeRestart(wanted=host.wants_runtime, done_attempt=host.runtime_done),
             validation=Validation(passed=self._validates(host), boot_id=host.boot, version=host.active),
             recovery=RecoveryRequest(needed=host.is_sick, reason="ToolWedged", message="npu-smi hangs"),
             reboot=RebootReport(attempt=host.executed[-1]) if host.executed else RebootReport(),
         )
+
+    def _staged(self, host: Host) -> tuple[StagedVersion, ...]:
+        there = [StagedVersion(version=version, kernel="6.6") for version in sorted(host.staged)]
+        pod = host.driver_pod
+        if host.cannot_stage and pod is not None and pod.wanted.version not in host.staged:
+            failed = StagedVersion(version=pod.wanted.version, kernel="6.6", state=StageState.FAILED, reason="NoSpace")
+            there.append(failed)
+        return tuple(there)
 
     # --- promises
 
@@ -317,6 +351,16 @@ class World:
         uid = self.nodes[name].metadata.uid
         if not any(one.uid == uid and one.attempt in mine for one in holders):
             self.broken.append(f"{name} was started without a slot")
+
+    def _check_authority(self, name: str, attempt: records.Attempt) -> None:
+        record = records.read(self.nodes[name]).record
+        allowed = {
+            Purpose.UPGRADE: self.policy.auto_upgrade or record.approval is not None,
+            Purpose.RECOVERY: self.recovery.auto_recover or record.recovery_approval is not None,
+            Purpose.ROLLBACK: self.policy.auto_upgrade or record.approval is not None,
+        }
+        if not allowed[attempt.purpose]:
+            self.broken.append(f"{name} was rebooted for {attempt.purpose} and nobody had approved it")
 
     def _check_armed(self, name: str) -> None:
         record = records.read(self.nodes[name]).record
@@ -340,17 +384,14 @@ class World:
             return
         del self.approved[name]
         record = records.read(node).record
-        is_heal = record.attempt is not None and record.attempt.purpose is Purpose.RECOVERY
-        used = record.recovery_approval if is_heal else record.approval
-        if used is None or used.given != given:
+        for_upgrade = record.approval is not None and record.approval.given == given
+        for_cure = record.recovery_approval is not None and record.recovery_approval.given == given
+        if not for_upgrade and not for_cure:
             self.broken.append(f"the approval {given} of {name} vanished")
-        elif given.startswith("recovery") is not is_heal and given != "true" and given != self._attempt_id(record):
+        elif (given.startswith("recovery") and for_upgrade) or (given.startswith("25.") and for_cure):
             self.broken.append(f"the approval {given} of {name} was used for another purpose")
         elif given.startswith("25.") and (record.target is None or record.target.version != given):
             self.broken.append(f"the approval {given} of {name} was used for another version")
-
-    def _attempt_id(self, record: records.Record) -> str:
-        return record.attempt.id if record.attempt is not None else ""
 
     def _is_force_approved(self, name: str) -> bool:
         approval = records.read(self.nodes[name]).record.recovery_approval
@@ -362,6 +403,9 @@ class World:
         most = self.policy.max_parallel_upgrades
         if most and len(holders) > most:
             self.broken.append(f"{len(holders)} slots are held, {most} are allowed")
+        restarts = [one.node for one in holders if one.purpose is Purpose.RUNTIME]
+        if len(restarts) > 1:
+            self.broken.append(f"the runtimes of {restarts} are restarted at once")
         out = [
             name
             for name, node in self.nodes.items()
