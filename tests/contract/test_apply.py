@@ -316,3 +316,47 @@ async def test_labels_and_owner_references_are_claimed_one_by_one(c: Line) -> No
     left = await c.apply(api.CONFIG_MAPS, {"metadata": {"name": "one"}, "data": {"x": "1"}})
     assert "labels" not in left["metadata"]
     assert "ownerReferences" not in left["metadata"]
+
+
+@in_both
+async def test_an_object_without_owners_gets_none_before_it_is_applied(c: Line) -> None:
+    made = await c.create(api.CONFIG_MAPS, {"metadata": {"name": "one"}})
+    assert "managedFields" not in made["metadata"]
+    patched = await c.patch(api.CONFIG_MAPS, "one", {"data": {"a": "1"}})
+    assert "managedFields" not in patched["metadata"]
+    applied = await c.apply(api.CONFIG_MAPS, {"metadata": {"name": "one"}, "data": {"b": "2"}})
+    assert owned(applied, "contract") == {"f:data": {"f:b": {}}}
+    assert owned(applied, "before-first-apply", operation="Update") == {"f:data": {".": {}, "f:a": {}}}
+
+
+@in_both
+async def test_the_account_of_a_template_stays_when_it_is_applied_no_more(c: Line) -> None:
+    await c.apply(api.DAEMON_SETS, a_daemon_set("one", serviceAccountName="agent"))
+    left = await c.apply(api.DAEMON_SETS, a_daemon_set("one"))
+    # The server copies it to the deprecated `serviceAccount`, which nobody owns, and back.
+    assert left["spec"]["template"]["spec"]["serviceAccountName"] == "agent"
+
+
+@in_both
+async def test_another_spelling_of_a_quantity_is_a_conflict_and_no_change(c: Line) -> None:
+    def body(memory: str) -> Object:
+        container = {"name": "main", "image": "main:1", "resources": {"limits": {"memory": memory}}}
+        return a_daemon_set("one", containers=[container])
+
+    made = await c.apply(api.DAEMON_SETS, body("1024Mi"))
+    error = await refused(c.apply(api.DAEMON_SETS, body("1024Mi"), manager="second", force=False))
+    limit = '.spec.template.spec.containers[name="main"].resources.limits.memory'
+    assert causes(error) == {("FieldManagerConflict", limit)}
+    again = await c.apply(api.DAEMON_SETS, body("1024Mi"))
+    assert again["metadata"]["generation"] == made["metadata"]["generation"]
+    assert again["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"] == "1Gi"
+
+
+@in_both
+async def test_a_map_cannot_be_emptied_by_applying_an_empty_one(c: Line) -> None:
+    widgets = await widgets_of(c)
+    await c.apply(widgets, a_widget(size=1, named={"p": "1"}))
+    error = await refused(c.apply(widgets, a_widget(size=1, named={})))
+    # The server makes null of a map that loses all its keys, and null is no map. Leaving the map out works.
+    assert (error.status, causes(error)) == (422, {("FieldValueTypeInvalid", "spec.named")})
+    assert "named" not in (await c.apply(widgets, a_widget(size=1)))["spec"]

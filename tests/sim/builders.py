@@ -31,7 +31,9 @@ def in_cluster(
     return run_virtual(main, limit_s=86_400)
 
 
-def a_daemon_set(name: str = "agents", *, strategy: str = "RollingUpdate", image: str = "agent:1", **pod: Any) -> Object:
+def a_daemon_set(
+    name: str = "agents", *, strategy: str = "RollingUpdate", image: str = "agent:1", **pod: Any
+) -> Object:
     """A DaemonSet in `default`; further arguments go into its pod spec."""
     return {
         "apiVersion": "apps/v1",

@@ -74,7 +74,10 @@ def expression(operator: str, *values: str) -> Object:
         (expression("NotIn", "a"), ["b1", "none", "tainted"]),
         (expression("Exists"), ["a1", "b1"]),
         (expression("DoesNotExist"), ["none", "tainted"]),
-        ({"tolerations": [{"key": "dedicated", "operator": "Exists"}], **expression("DoesNotExist")}, ["none", "tainted"]),
+        (
+            {"tolerations": [{"key": "dedicated", "operator": "Exists"}], **expression("DoesNotExist")},
+            ["none", "tainted"],
+        ),
     ],
 )
 def test_only_nodes_that_fit_get_a_pod(pod: Object, wanted: list[str]) -> None:
@@ -125,7 +128,7 @@ def test_on_delete_leaves_old_pods_until_they_are_deleted() -> None:
         await cluster.apply([a_daemon_set(strategy="OnDelete", image="agent:2")])
         await cluster.settle()
         assert {pod.uid for pod in pods_of(cluster)} == before
-        assert status(cluster)["updatedNumberScheduled"] if "updatedNumberScheduled" in status(cluster) else 0 == 0
+        assert status(cluster).get("updatedNumberScheduled", 0) == 0
         (old,) = [pod for pod in pods_of(cluster) if at(pod.tree, "spec", "nodeName") == "node-0001"]
         await cluster.client().delete(api.PODS, old.name, "default")
         await cluster.settle(lambda: status(cluster).get("updatedNumberScheduled") == 1)

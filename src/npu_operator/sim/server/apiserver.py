@@ -114,9 +114,9 @@ class ApiServer:
         meta = tree["metadata"]
         old = self.table(resource).objects.get((meta.get("namespace", ""), meta["name"]))
         tree = incoming.without_system_fields(kind, incoming.read(kind, tree, None))
-        owned = versions.written(kind, tree, kind.blank, None)
+        change = versions.written(kind, tree, kind.blank, None)
         who = self._who(UPDATE, manager, resource, None)
-        owners = ownership.after_update({}, owned, who, stamp(self.clock.now()))
+        owners = ownership.after_create(change, who, stamp(self.clock.now()))
         if old is not None:
             raise refusals.already_exists(resource, meta["name"], is_leaving=old.is_leaving)
         return self._add(kind, tree, owners)
@@ -140,6 +140,8 @@ class ApiServer:
         change = versions.written(kind, tree, live.tree, subresource)
         who = self._who(UPDATE, manager, resource, subresource)
         owners = ownership.after_update(live.owners, change, who, stamp(self.clock.now()))
+        if subresource is not None and not incoming.fits(kind, tree, live.tree):
+            owners = {}  # the server cannot tell who owns what, forgets all owners, and goes on
         incoming.check_identity(live, meta)
         return self._replace(kind, live, tree, owners, subresource)
 
@@ -166,17 +168,18 @@ class ApiServer:
                 time=stamp(self.clock.now()),
                 force=force,
                 ignored=versions.reset(kind, subresource),
+                blank=kind.blank,
             )
         except Conflicts as conflicts:
             raise refusals.apply_conflict(str(conflicts), conflicts.found) from conflicts
         if live is None:
-            tree = incoming.without_system_fields(kind, incoming.read(kind, merged, None))
+            tree = incoming.without_system_fields(kind, incoming.read(kind, merged, None, is_applied=True))
             return self._add(kind, self._named(kind, tree, namespace), owners)
         incoming.check_guard(live, meta)
         incoming.check_identity(live, meta)
         if merged is live.tree and owners is live.owners:
             return live
-        return self._replace(kind, live, incoming.read(kind, merged, live), owners, subresource)
+        return self._replace(kind, live, incoming.read(kind, merged, live, is_applied=True), owners, subresource)
 
     def delete(
         self,
@@ -309,7 +312,7 @@ class ApiServer:
     def _replace(self, kind: Kind, live: Stored, tree: Tree, owners: Owners, subresource: str | None) -> Stored:
         """Store a new version, unless nothing changed."""
         tree = versions.settled(kind, live.tree, tree, subresource)
-        if tree == live.tree and owners is live.owners:
+        if tree == live.tree and ownership.is_same_but_for_times(owners, live.owners):
             return live
         versions.check(kind, tree, live.tree)
         return self.put(kind, live, tree, owners)

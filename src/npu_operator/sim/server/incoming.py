@@ -123,14 +123,14 @@ def check_identity(live: Stored, meta: Tree) -> None:
             raise refusals.invalid(live.resource, live.name, [refusals.immutable(f"metadata.{key}", wanted)] * 2)
 
 
-def read(kind: Kind, tree: Tree, live: Stored | None) -> Tree:
+def read(kind: Kind, tree: Tree, live: Stored | None, *, is_applied: bool = False) -> Tree:
     """The tree as its type keeps it, with defaults. Refused when it cannot be read."""
     old: Any = live.tree if live is not None else ABSENT
     try:
         if kind.is_custom:
             before = old["metadata"] if live is not None else ABSENT
             meta = typed.read(tree.get("metadata", {}), kind.shape.fields["metadata"], before, "metadata")
-            pruned = schema.prune(tree, kind.shape, old)
+            pruned = schema.prune(tree, kind.shape, old, nulls=not is_applied)
             return pruned if pruned.get("metadata") is meta else {**pruned, "metadata": meta}
         new: Tree = typed.read(tree, kind.shape, old)
     except typed.Unreadable as error:
@@ -144,6 +144,17 @@ def read(kind: Kind, tree: Tree, live: Stored | None) -> Tree:
     if live is not None and changed(new, live.tree) <= {"metadata"}:
         return new
     return _reshared(kind.fill(new), live.tree if live is not None else {})
+
+
+def fits(kind: Kind, new: Tree, old: Tree) -> bool:
+    """Whether the changed parts have the types of the schema; only custom objects can come so far without."""
+    if not kind.is_custom:
+        return True
+    try:
+        typed.applied({key: new[key] for key in changed(new, old) if key in new}, kind.shape)
+    except typed.Undeclared:
+        return False
+    return True
 
 
 def changed(new: Tree, old: Tree) -> set[str]:

@@ -82,29 +82,25 @@ def _merge_list(live: list[Any], config: list[Any], shape: Shape) -> list[Any]:
 
 
 def remove(value: Any, taken: Fields, shape: Shape) -> Any:
-    """`value` without the fields in `taken`; ABSENT when nothing is left of it."""
+    """`value` without the fields in `taken`. What loses all its parts becomes null, as on a real server."""
     if not taken:
         return value
     if fields.is_granular_map(shape, value):
         out = {}
         for key, inner in value.items():
             below = taken.get(f"f:{key}", {})
-            if SELF in below:
-                continue
-            left = remove(inner, below, shape.field(key) or ANY)
-            if left is not ABSENT:
-                out[key] = left
-        return out or ABSENT
+            if SELF not in below:
+                out[key] = remove(inner, below, shape.field(key) or ANY)
+        return out or None
     if fields.is_associative(shape, value):
         assert shape.items is not None, "a list has items"
         kept = []
         for item in value:
             below = taken.get(fields.element(shape, item), {})
-            left = ABSENT if SELF in below else remove(item, below, shape.items)
-            if left is not ABSENT:
-                kept.append(left)
-        return kept or ABSENT
-    return ABSENT if isinstance(value, dict | list) else value
+            if SELF not in below:
+                kept.append(remove(item, below, shape.items))
+        return kept or None
+    return None if isinstance(value, dict | list) else value
 
 
 def prune(merged: Any, last: Fields, now: Fields, owned: Fields, shape: Shape) -> Any:
@@ -117,12 +113,11 @@ def prune(merged: Any, last: Fields, now: Fields, owned: Fields, shape: Shape) -
     keep = fields.union(_named_of(pruned, shape), _with_named(fields.union(owned, now), shape))
     pruned = remove(merged, fields.difference(all_named, keep), shape)
     gone = fields.difference(all_named, _named_of(pruned, shape))
-    left = remove(merged, fields.intersection(gone, last_named), shape)
-    return {} if left is ABSENT else left
+    return remove(merged, fields.intersection(gone, last_named), shape) or {}
 
 
 def _named_of(value: Any, shape: Shape) -> Fields:
-    return {} if value is ABSENT else _with_named(fields.of(value, shape), shape)
+    return _with_named(fields.of(value, shape), shape)
 
 
 def _with_named(owned: Fields, shape: Shape) -> Fields:

@@ -106,8 +106,24 @@ def sent(owners: Owners) -> list[msgspec.Raw]:
     return [owners[who].sent(who) for who in in_order]
 
 
+BEFORE_FIRST_APPLY: Final = "before-first-apply"
+"""Who owns what was there before anybody applied, in objects that had no owners."""
+
+
+def after_create(change: Change, who: Who, time: str) -> Owners:
+    """The owners of a new object."""
+    return _after_write({}, change, who, time)
+
+
 def after_update(owners: Owners, change: Change, who: Who, time: str) -> Owners:
-    """The owners after `who` wrote `change`; the same mapping when nothing that can be owned changed."""
+    """The owners after `who` wrote `change`; the same mapping when nothing that can be owned changed.
+
+    An object without owners (it was empty when it was made) gets none before it is applied for the first time.
+    """
+    return _after_write(owners, change, who, time) if owners else owners
+
+
+def _after_write(owners: Owners, change: Change, who: Who, time: str) -> Owners:
     taken = fields.difference(fields.union(change.modified, change.added), NEVER_OWNED)
     if not taken and not change.removed:
         return owners
@@ -119,12 +135,25 @@ def after_update(owners: Owners, change: Change, who: Who, time: str) -> Owners:
 
 
 def after_apply(
-    owners: Owners, live: Any, config: Any, shape: Shape, who: Who, *, time: str, force: bool, ignored: tuple[str, ...]
+    owners: Owners,
+    live: Any,
+    config: Any,
+    shape: Shape,
+    who: Who,
+    *,
+    time: str,
+    force: bool,
+    ignored: tuple[str, ...],
+    blank: Any,
 ) -> tuple[Any, Owners]:
     """The merged object and its owners after `who` applied `config` to `live`.
 
-    `ignored` are top-level fields that this endpoint does not write. Raises Conflicts unless `force`.
+    `ignored` are top-level fields that this endpoint does not write, `blank` stands for an object that is not there
+    yet. Raises Conflicts unless `force`.
     """
+    if not owners and live is not blank:
+        before = Change(*(fields.without_all(part, ignored) for part in fields.compare(blank, live, shape)))
+        owners = after_create(before, who._replace(operation=UPDATE, manager=BEFORE_FIRST_APPLY), time)
     claimed = fields.without_all(fields.of(config, shape), ignored)
     last = owners[who].fields if who in owners else {}
     others = {other: owned for other, owned in owners.items() if other != who}
@@ -146,6 +175,13 @@ def after_apply(
         out[who] = _claim(owners.get(who), claimed, time if merged != live else None)
     same = merged == live and out.keys() == owners.keys() and all(out[key] is owners[key] for key in out)
     return (live, owners) if same else (merged, out)
+
+
+def is_same_but_for_times(one: Owners, other: Owners) -> bool:
+    """Whether the same managers own the same; a write that would only move times is none."""
+    return one is other or (
+        one.keys() == other.keys() and all(owned.fields == other[who].fields for who, owned in one.items())
+    )
 
 
 def _claim(previous: Owned | None, claimed: Fields, time: str | None) -> Owned:

@@ -14,6 +14,8 @@ Tree = dict[str, Any]
 
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 FILE_MODE: Final = 0o644
+PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
+HANDLERS: Final = ("exec", "grpc", "httpGet", "tcpSocket")
 
 
 def filled(spec: Tree) -> Tree:
@@ -26,8 +28,9 @@ def filled(spec: Tree) -> Tree:
         "schedulerName": "default-scheduler",
         **spec,
     }
-    if "serviceAccountName" in spec:
-        out["serviceAccount"] = spec["serviceAccountName"]
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")  # the old name still counts when left alone
+    if account:
+        out |= {"serviceAccountName": account, "serviceAccount": account}
     for key in ("containers", "initContainers"):
         if key in spec:
             out[key] = [_container(each) for each in spec[key]]
@@ -47,7 +50,7 @@ def _container(container: Tree) -> Tree:
     }
     if "env" in container:
         out["env"] = [_variable(each) for each in container["env"]]
-    for key in ("livenessProbe", "readinessProbe", "startupProbe"):
+    for key in PROBES:
         if key in container:
             out[key] = _probe(container[key])
     return out
@@ -127,8 +130,7 @@ def _unique_label(name: str, taken: list[str], where: str) -> Iterator[Cause]:
 def _in_container(container: Tree, volumes: list[str], where: str) -> Iterator[Cause]:
     if not container.get("image"):
         yield refusals.required(f"{where}.image")
-    for index, port in enumerate(container.get("ports", [])):
-        yield from _in_port(port, f"{where}.ports[{index}]")
+    yield from _in_ports(container.get("ports", []), f"{where}.ports")
     for index, variable in enumerate(container.get("env", [])):
         if not variable.get("name"):
             yield refusals.required(f"{where}.env[{index}].name")
@@ -143,9 +145,21 @@ def _in_container(container: Tree, volumes: list[str], where: str) -> Iterator[C
         if mount.get("mountPath") in mounted:
             yield refusals.wrong(f"{where}.volumeMounts[{index}].mountPath", mount.get("mountPath"), "must be unique")
         mounted.append(mount.get("mountPath", ""))
+    for key in PROBES:
+        if key in container and not any(handler in container[key] for handler in HANDLERS):
+            yield refusals.required(f"{where}.{key}", "must specify a handler type")
     if container.get("imagePullPolicy") not in PULL_POLICIES:
         yield refusals.unsupported(f"{where}.imagePullPolicy", container.get("imagePullPolicy"), PULL_POLICIES)
     yield from _in_resources(container.get("resources", {}), f"{where}.resources")
+
+
+def _in_ports(ports: list[Tree], where: str) -> Iterator[Cause]:
+    taken: list[str] = []
+    for index, port in enumerate(ports):
+        yield from _in_port(port, f"{where}[{index}]")
+        if port.get("name") and port["name"] in taken:
+            yield refusals.duplicate(f"{where}[{index}].name", port["name"])
+        taken.append(port.get("name", ""))
 
 
 def _in_port(port: Tree, where: str) -> Iterator[Cause]:

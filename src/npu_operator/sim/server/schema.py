@@ -17,10 +17,11 @@ from npu_operator.sim.server.typed import TIME
 INTEGER_LIMITS: Final = {"int32": 2**31 - 1, "int64": 2**63 - 1}
 
 
-def prune(value: Any, shape: Shape, old: Any = ABSENT) -> Any:
+def prune(value: Any, shape: Shape, old: Any = ABSENT, *, nulls: bool = True) -> Any:
     """`value` without fields the schema does not know and without nulls it does not allow; defaults filled in.
 
-    Unchanged parts (`value is old`) are returned as they are.
+    Unchanged parts (`value is old`) are returned as they are. `nulls=False` leaves nulls where there is no default: the
+    server does not look for them in what an apply has merged.
     """
     if value is old or shape.type == "any":
         return value
@@ -29,17 +30,19 @@ def prune(value: Any, shape: Shape, old: Any = ABSENT) -> Any:
         out = {}
         for key, inner in value.items():
             below = shape.field(key)
-            if below is None or (inner is None and not below.nullable and below.type != "any"):
+            if below is None:
                 continue
-            out[key] = prune(inner, below, before.get(key, ABSENT))
+            if inner is None and not below.nullable and below.type != "any" and (nulls or below.has_default):
+                continue
+            out[key] = prune(inner, below, before.get(key, ABSENT), nulls=nulls)
         for key, below in shape.fields.items():
             if below.has_default and key not in out:
-                out[key] = prune(below.default, below)
+                out[key] = prune(below.default, below, nulls=nulls)
         same = len(out) == len(value) and all(out.get(key, ABSENT) is inner for key, inner in value.items())
         return value if same else out
     if isinstance(value, list) and shape.type == "array" and shape.items is not None:
         before_ids = {id(item) for item in old} if isinstance(old, list) else set()
-        items = [item if id(item) in before_ids else prune(item, shape.items) for item in value]
+        items = [item if id(item) in before_ids else prune(item, shape.items, nulls=nulls) for item in value]
         return value if all(a is b for a, b in zip(items, value, strict=True)) else items
     return value
 

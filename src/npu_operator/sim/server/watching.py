@@ -6,6 +6,8 @@ before the end.
 """
 
 import asyncio
+import contextlib
+import math
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
@@ -42,7 +44,7 @@ class Watch:
         self._queue: deque[WatchEvent] = deque()
         self._wake = asyncio.Event()
         self._is_broken = False
-        self._ends_at = server.clock.monotonic() + timeout_s
+        self._ends_at_s = server.clock.monotonic() + timeout_s
 
     def start(self, resource_version: str) -> None:
         """Begin after a version; "" and "0" begin with everything there is. Raises Refused (410, 500)."""
@@ -74,29 +76,32 @@ class Watch:
     async def events(self) -> AsyncIterator[WatchEvent]:
         """The events, until the server ends the watch. Raises Broken."""
         clock = self._server.clock
-        bookmark_at = min(clock.monotonic() + BOOKMARK_EVERY_S, self._ends_at - LAST_BOOKMARK_S)
+        bookmark_at_s = self._next_bookmark(clock.monotonic())
         while True:
             while self._queue and not self.is_silent and not self._is_broken:
                 yield self._queue.popleft()
             if self._is_broken:
                 raise Broken
-            now = clock.monotonic()
-            if now >= self._ends_at:
+            now_s = clock.monotonic()
+            if now_s >= self._ends_at_s:
                 return
-            if now >= bookmark_at > 0 and not self.is_silent:
-                bookmark_at = now + BOOKMARK_EVERY_S
-                yield self._bookmark()
+            if now_s >= bookmark_at_s:
+                bookmark_at_s = self._next_bookmark(now_s)
+                if not self.is_silent:
+                    yield self._bookmark()
                 continue
             self._wake.clear()
-            until = min(bookmark_at if not self.is_silent and bookmark_at > now else self._ends_at, self._ends_at)
-            await self._wait(until - now)
+            await self._wait(min(bookmark_at_s, self._ends_at_s) - now_s)
+
+    def _next_bookmark(self, now_s: float) -> float:
+        """In a minute, or shortly before the end if that is sooner; never after that."""
+        last_s = self._ends_at_s - LAST_BOOKMARK_S
+        return min(now_s + BOOKMARK_EVERY_S, last_s) if now_s < last_s else math.inf
 
     async def _wait(self, seconds: float) -> None:
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
-        except TimeoutError:
-            pass
 
     def _bookmark(self) -> WatchEvent:
         resource = self.resource
