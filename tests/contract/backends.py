@@ -210,7 +210,7 @@ class Simulated:
         """Run a test."""
 
         async def main(clock: Any) -> None:
-            server = ApiServer(clock, random.Random(7))
+            server = ApiServer(clock, random.Random(7), service_account_admission=False)
             for controller in (Definitions, Namespaces, Garbage, Disruption):
                 controller(server)
             clients = Clients(server)

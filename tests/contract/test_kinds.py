@@ -543,3 +543,10 @@ async def test_a_value_of_another_type_is_a_bad_request(c: Line) -> None:
     body = a_daemon_set("one", tolerations={"key": "a"})
     error = await refused(c.create(api.DAEMON_SETS, body))
     assert (error.status, error.reason) == (400, "BadRequest")
+
+
+@in_both
+async def test_a_pod_of_an_unknown_priority_class_is_forbidden(c: Line) -> None:
+    error = await refused(c.create(api.PODS, a_pod("one", priorityClassName="nobody-knows-it")))
+    assert (error.status, error.reason) == (403, "Forbidden")
+    assert "no PriorityClass with name nobody-knows-it was found" in str(error)

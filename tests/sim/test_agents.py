@@ -71,6 +71,7 @@ def a_workload(name: str, driver: str) -> Object:
     }
 
 
+ACCOUNT = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "agent", "namespace": "default"}}
 RIGHTS: tuple[Object, ...] = (
     {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -98,7 +99,7 @@ def on_a_node(test: Any, kind: NodeKind = NodeKind(), *, rights: bool = True) ->
         agents.attach(cluster)
         cluster.add_nodes(kind)
         await cluster.apply(yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml")))
-        await cluster.apply(RIGHTS if rights else ())
+        await cluster.apply((ACCOUNT, *(RIGHTS if rights else ())))
         await cluster.settle()
         await test(Node(cluster, agents))
 

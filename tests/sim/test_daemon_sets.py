@@ -240,3 +240,15 @@ def test_an_idle_cluster_writes_nothing() -> None:
         return cluster.writes - before
 
     assert in_cluster(test, nodes=3) == 0
+
+
+def test_pods_wait_for_an_account_that_comes_later() -> None:
+    async def test(cluster: SimCluster) -> None:
+        await cluster.apply([a_daemon_set(serviceAccountName="late")])
+        await cluster.settle()
+        assert pods_of(cluster) == []
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "late", "namespace": "default"}}
+        await cluster.apply([account])
+        await cluster.settle(all_ready(cluster, 2))
+
+    in_cluster(test, nodes=2)

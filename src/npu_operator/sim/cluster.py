@@ -31,6 +31,7 @@ from npu_operator.sim.controllers.kubelets import Impossible, Kubelets, Ordinary
 from npu_operator.sim.controllers.namespaces import Namespaces
 from npu_operator.sim.controllers.node_lifecycle import NodeLifecycle
 from npu_operator.sim.controllers.scheduler import Scheduler
+from npu_operator.sim.controllers.service_accounts import ServiceAccounts
 from npu_operator.sim.faults import Faults
 from npu_operator.sim.fleet import NodeKind, node_body
 from npu_operator.sim.server.access import User
@@ -66,6 +67,7 @@ class SimCluster:
         self.controllers = (
             Definitions(self.server),
             Namespaces(self.server),
+            ServiceAccounts(self.server),
             Garbage(self.server),
             Disruption(self.server),
             DaemonSets(self.server),

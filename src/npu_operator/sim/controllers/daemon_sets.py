@@ -17,12 +17,15 @@ from npu_operator.sim.controllers.chores import Chores
 from npu_operator.sim.server.apiserver import ApiServer
 from npu_operator.sim.server.eviction import is_ready
 from npu_operator.sim.server.objects import Key, Stored, Tree, at, condition
+from npu_operator.sim.server.refusals import Refused
 from npu_operator.sim.server.store import Event
 from npu_operator.sim.server.workloads import TEMPLATE_GENERATION
 
 SYNC_S: Final = 0.1
 STATUS_S: Final = 0.5  # numbers of a burst are written together
 FAILED_BACKOFF_S: Final = 1.0
+FIRST_BACKOFF_S: Final = 0.5
+LAST_BACKOFF_S: Final = 60.0
 MANAGER: Final = "kube-controller-manager"
 HASH: Final = "controller-revision-hash"
 HASH_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -62,6 +65,7 @@ class _Set:
         self.dirty: dict[str, None] = {}
         self.counts: dict[str, _Count] = {}
         self.total = _Count()
+        self.backoff_s = FIRST_BACKOFF_S
         self.model: Stored | None = None
         """The first pod of the present template, as it was made."""
 
@@ -161,7 +165,7 @@ class DaemonSets:
         for pod in surplus:
             self._server.delete(api.PODS, pod.name, pod.namespace)
         if should_run and not pods:
-            self._create(known, name)
+            self._try_to_create(known, name)
         self._recount(known, name, should_run=should_run)
 
     def _recount(self, known: _Set, name: str, *, should_run: bool) -> None:
@@ -187,6 +191,17 @@ class DaemonSets:
         if placement.untolerated(tolerations, taints) is None:
             return True, True
         return False, placement.untolerated(tolerations, taints, ("NoExecute",)) is None
+
+    def _try_to_create(self, known: _Set, node: str) -> None:
+        """Make the node's pod; when the server refuses (an account that is not there yet), try again later."""
+        try:
+            self._create(known, node)
+        except Refused:
+            known.dirty[node] = None
+            self._syncs.add(known.stored.uid, after_s=known.backoff_s)
+            known.backoff_s = min(2 * known.backoff_s, LAST_BACKOFF_S)
+        else:
+            known.backoff_s = FIRST_BACKOFF_S
 
     def _create(self, known: _Set, node: str) -> None:
         if known.model is None:

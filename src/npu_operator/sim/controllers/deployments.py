@@ -13,9 +13,11 @@ from npu_operator.sim.controllers.chores import Chores
 from npu_operator.sim.server.apiserver import ApiServer
 from npu_operator.sim.server.eviction import is_ready
 from npu_operator.sim.server.objects import Key, Stored, at
+from npu_operator.sim.server.refusals import Refused
 from npu_operator.sim.server.store import Event
 
 SYNC_S: Final = 0.2
+RETRY_S: Final = 5.0
 MANAGER: Final = "kube-controller-manager"
 HASH: Final = "pod-template-hash"
 
@@ -50,8 +52,11 @@ class Deployments:
         wanted = int(at(deployment.tree, "spec", "replicas") or 0)
         for pod in [pod for pod in staying if pod not in current] + current[wanted:]:
             self._server.delete(api.PODS, pod.name, pod.namespace)
-        for _ in range(wanted - len(current)):
-            self._create(deployment, revision)
+        try:
+            for _ in range(wanted - len(current)):
+                self._create(deployment, revision)
+        except Refused:  # an account that is not there yet
+            self._chores.add(key, after_s=RETRY_S)
         ready = sum(is_ready(pod) for pod in current)
         self._write_status(deployment, total=len(staying), updated=len(current), ready=ready, wanted=wanted)
 

@@ -12,6 +12,7 @@ from npu_operator.kube.api import Clock, Object, Resource
 from npu_operator.kube.clock import stamp
 from npu_operator.sim.server import definitions, fields, incoming, merging, ownership, refusals, selectors, versions
 from npu_operator.sim.server.access import Access
+from npu_operator.sim.server.admission import Admission
 from npu_operator.sim.server.deletion import Deletion
 from npu_operator.sim.server.kinds import BUILT_IN, Kind
 from npu_operator.sim.server.objects import Stored, Tree
@@ -31,10 +32,11 @@ NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of generated names; no vowels, s
 class ApiServer:
     """All kinds, all objects, all verbs. Each verb raises Refused."""
 
-    def __init__(self, clock: Clock, rng: random.Random) -> None:
+    def __init__(self, clock: Clock, rng: random.Random, *, service_account_admission: bool = True) -> None:
         self.clock = clock
         self.store = Store()
         self.access = Access(self.store)
+        self.admission = Admission(self.store, checks_accounts=service_account_admission)
         self._rng = rng
         self._kinds: dict[Resource, Kind] = {}
         self._deletion = Deletion(self)
@@ -203,8 +205,10 @@ class ApiServer:
         What was checked and counted for the model holds for the next one too; a DaemonSet makes thousands.
         """
         namespace, stem = model.namespace, model.meta["generateName"]
+        if model.resource == api.PODS:
+            self.admission.check_pod(model.tree)
         name = self._generated_name(model.resource, stem, namespace)
-        self._check_namespace(model.resource, name, namespace)
+        self.admission.check_namespace(model.resource, name, namespace)
         now = stamp(self.clock.now())
         meta = {**model.meta, "name": name, "uid": self._uid(), "creationTimestamp": now}
         owners = {who: owned if owned.time == now else Owned(owned.fields, now) for who, owned in model.owners.items()}
@@ -257,7 +261,7 @@ class ApiServer:
         if "name" not in meta and meta.get("generateName"):
             meta["name"] = self._generated_name(resource, str(meta["generateName"]), meta.get("namespace", ""))
         if resource.namespaced:
-            self._check_namespace(resource, meta.get("name"), meta["namespace"])
+            self.admission.check_namespace(resource, meta.get("name"), meta["namespace"])
         return {**tree, "metadata": {"name": "", **meta}}
 
     def _generated_name(self, resource: Resource, stem: str, namespace: str) -> str:
@@ -269,17 +273,6 @@ class ApiServer:
                 break
         return name
 
-    def _check_namespace(self, resource: Resource, name: str | None, namespace: str) -> None:
-        found = self.store.table(api.NAMESPACES).objects.get(("", namespace))
-        if found is None:
-            raise refusals.not_found(api.NAMESPACES, namespace)
-        if found.is_leaving:
-            message = f"unable to create new content in namespace {namespace} because it is being terminated"
-            cause = refusals.Cause(
-                "NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace"
-            )
-            raise refusals.forbidden(resource, name, message, [cause])
-
     def _add(self, kind: Kind, tree: Tree, owners: Owners) -> Stored:
         """Store a new object."""
         resource = kind.resource
@@ -288,6 +281,7 @@ class ApiServer:
             tree |= {"status": kind.blank["status"]} if "status" in kind.blank else {}
         if resource == api.PODS:
             tree = {**tree, "status": {"phase": "Pending", "qosClass": tree["status"]["qosClass"]}}
+            self.admission.check_pod(tree)
         tree = kind.admit(tree)
         meta = dict(tree["metadata"])
         meta["uid"] = self._uid()
