@@ -9,7 +9,6 @@ from collections.abc import Iterable
 import msgspec
 
 from npu_operator.model import names
-from npu_operator.model.reasons import Reason
 from npu_operator.plan.lifecycle import exits, leftovers, stamps
 from npu_operator.plan.lifecycle.effects import (
     CORDON,
@@ -23,7 +22,6 @@ from npu_operator.plan.lifecycle.effects import (
     NodeChange,
     PodWrite,
     SwapDriverPod,
-    told,
 )
 from npu_operator.plan.lifecycle.fleet import Fleet
 from npu_operator.plan.lifecycle.view import NodeView, PodView
@@ -99,15 +97,6 @@ def uncordoning(view: NodeView) -> NodeChange:
     if view.node.annotations.get(names.KEEP_CORDONED) == names.TRUE or not view.node.unschedulable:
         return UNMARK
     return UNCORDON
-
-
-def notice_foreign_uncordon(view: NodeView) -> Act | None:
-    """Our mark without a cordon: somebody uncordoned the node. A cordon that follows is his."""
-    if names.CORDON_MARK not in view.node.annotations or view.node.unschedulable:
-        return None
-    message = "somebody uncordoned it during its upgrade; it is emptied again before the reboot"
-    record = msgspec.structs.replace(view.record, uncordoned=True) if view.is_started else view.record
-    return Act(record=record, change=UNMARK, notes=(told(view.node, Reason.ForeignUncordon, message),))
 
 
 def _one_npu_pod(pod: PodView, view: NodeView) -> tuple[PodWrite | None, float | None]:

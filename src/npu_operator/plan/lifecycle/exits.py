@@ -184,7 +184,7 @@ def _with_their_own_time(view: NodeView, limit_s: int, pods: Iterable[PodView]) 
     if limit_s == 0:
         return None
     there = list(pods)
-    checkpoint_s = max((pod.checkpoint_s or 0 for pod in there if not pod.is_checkpoint_done), default=0)
+    checkpoint_s = max((pod.checkpoint_s or 0 for pod in there), default=0)
     entered = view.record.since.get(view.state or "", "")
     grace_s = max((stamps.between(entered, pod.gone_by) for pod in there if pod.is_terminating), default=0.0)
     return max(limit_s + checkpoint_s, math.ceil(grace_s))

@@ -9,8 +9,8 @@ import msgspec
 from npu_operator.model import names
 from npu_operator.model.names import Purpose, UpgradeState
 from npu_operator.model.reasons import Reason
-from npu_operator.plan.lifecycle import actions, exits, failure
-from npu_operator.plan.lifecycle.effects import Act, told
+from npu_operator.plan.lifecycle import actions, approval, exits, failure
+from npu_operator.plan.lifecycle.effects import UNMARK, Act, told
 from npu_operator.plan.lifecycle.fleet import Fleet
 from npu_operator.plan.lifecycle.record import EMPTY, Attempt, Ended, Phase, Record, new_id
 from npu_operator.plan.lifecycle.view import BEFORE_BOOT, EMPTYING, NodeView
@@ -89,6 +89,26 @@ def label_was_edited(view: NodeView, fleet: Fleet) -> Act | None:
     if view.label == S.REQUIRED and view.state is S.FAILED:
         return _retried(view)
     return _restored(view, f"the label {names.UPGRADE_STATE}={view.label} was not written by this operator")
+
+
+# --- what people do to the cordon, and for a recovery
+
+
+def cordon_was_undone(view: NodeView, fleet: Fleet) -> Act | None:
+    """Our mark without a cordon: somebody uncordoned the node. A cordon that follows is his."""
+    if names.CORDON_MARK not in view.node.annotations or view.node.unschedulable:
+        return None
+    message = "somebody uncordoned it during its upgrade; it is emptied again before the reboot"
+    record = replace(view.record, uncordoned=True) if view.is_started else view.record
+    return Act(record=record, change=UNMARK, notes=(told(view.node, Reason.ForeignUncordon, message),))
+
+
+def force_was_allowed(view: NodeView, fleet: Fleet) -> Act | None:
+    """Somebody allowed force for a recovery whose node is being emptied already."""
+    if view.state not in EMPTYING or view.purpose is not Purpose.RECOVERY:
+        return None
+    act = approval.take(view)
+    return act if act.record != view.record else None
 
 
 # --- what is wanted
@@ -233,6 +253,8 @@ def failed_node_is_well(view: NodeView, fleet: Fleet) -> Act | None:
         return None
     if view.attempt is not None or (ended.purpose is Purpose.RECOVERY and view.needs_recovery):
         return None
+    if ended.reason is Reason.AllocatableMissing and ended.boot == view.node.boot_id:
+        return None  # it worked before, too, and nobody could ask for its chips
     note = told(view.node, Reason.UpgradeDone, f"driver {view.wanted} works after all")
     return Act(record=replace(view.record, ended=None).entered(S.UNCORDON, view.now), notes=(note,))
 

@@ -16,11 +16,13 @@ from npu_operator.model.reasons import Reason
 from npu_operator.plan.lifecycle import stamps
 from npu_operator.plan.lifecycle.effects import SwapDriverPod
 from npu_operator.plan.lifecycle.record import Record, Tried
-from npu_operator.plan.lifecycle.view import NodeView, target_of
+from npu_operator.plan.lifecycle.view import NodeView
 
 AT_LEAST = 2
 OLD_NEWS_S = 60.0
 """After a pod was swapped once more, a failure that the node still reports may be that of the pod before."""
+NO_POD_S = 60.0
+"""A DaemonSet makes its next pod within seconds; where it does not, the node must not block the others."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 300.0, 7200.0
 
 
@@ -32,13 +34,14 @@ def places(policy: UpgradePolicy, nodes: int) -> int:
 
 def is_under_way(view: NodeView) -> bool:
     """Whether the node takes up a place: its pod is the new one and the driver is not there yet, nor given up."""
-    return has_new_pod(view) and not view.is_staged and "stage" not in view.record.tried
+    return is_swapped(view) and view.node.is_ready and not view.is_staged and "stage" not in view.record.tried
 
 
-def has_new_pod(view: NodeView) -> bool:
+def is_swapped(view: NodeView) -> bool:
     """Whether the node's driver pod was made to bring the wanted driver, or is being replaced by one that is."""
-    pod = view.driver_pod
-    return pod is not None and view.wanted is not None and (pod.is_terminating or target_of(pod.wanted) == view.wanted)
+    if view.driver_pod is None:
+        return view.seconds_without_pod < NO_POD_S
+    return view.has_new_pod or view.driver_pod.is_terminating
 
 
 def may_be_tried(view: NodeView) -> bool:
@@ -47,7 +50,7 @@ def may_be_tried(view: NodeView) -> bool:
         return False
     failed = view.record.tried.get("stage")
     if failed is None:
-        return not has_new_pod(view)
+        return not view.has_new_pod
     return view.seconds_since(failed.at) >= pause_s(failed.count) and not _was_swapped_since(view, failed)
 
 
@@ -92,7 +95,7 @@ def look_again_s(view: NodeView) -> float | None:
     left = view.policy.deadlines.stage_second - view.seconds_since(pod.created)
     if failed is not None and view.seconds_since(pod.created) < OLD_NEWS_S:
         left = min(left, OLD_NEWS_S - view.seconds_since(pod.created))
-    return max(0.0, left) if has_new_pod(view) else None
+    return max(0.0, left) if view.has_new_pod else None
 
 
 def pause_s(count: int) -> float:
@@ -103,7 +106,7 @@ def pause_s(count: int) -> float:
 def _problem(view: NodeView) -> str | None:
     """Why staging has failed on this node; None while it may still succeed."""
     pod = view.driver_pod
-    if pod is None or pod.is_terminating or not has_new_pod(view):
+    if pod is None or pod.is_terminating or not view.has_new_pod:
         return None
     age_s = view.seconds_since(pod.created)
     staged = view.staged

@@ -2,10 +2,12 @@
 
 from typing import Final
 
+import msgspec
+
 from npu_operator.model.fields import Stamp
 from npu_operator.model.names import UpgradeState
 from npu_operator.model.reasons import Reason
-from npu_operator.plan.lifecycle import actions, approval, failure, gates, leftovers, stamps, waiting
+from npu_operator.plan.lifecycle import failure, gates, leftovers, stamps, waiting
 from npu_operator.plan.lifecycle.effects import NOTHING, Act, No, NodeChange, Step, told
 from npu_operator.plan.lifecycle.fleet import Fleet
 from npu_operator.plan.lifecycle.record import keys_of
@@ -23,19 +25,17 @@ def step(view: NodeView, fleet: Fleet) -> Step:
     if view.reading.is_newer:
         return Step(to=view.state, reason=R.Waiting, message=view.reading.problem, waits_for="the newer operator")
     walk = _Walk(view)
-    walk.take(actions.notice_foreign_uncordon(view))
-    if view.is_started:
-        walk.take(approval.take(walk.here))
     for _ in range(LONGEST_WALK):
         detour = next((act for detour in DETOURS if (act := detour(walk.here, fleet)) is not None), None)
         if detour is not None:
+            walk.leave_pods()
             walk.take(detour)
             continue
         row = ROW_OF[walk.here.state]
         is_new = walk.here.state is not view.state
         doing = row.do(walk.here, fleet)
         has_done = walk.take(doing)
-        if row.over(walk.here, fleet):
+        if row.over(walk.here, fleet) and not doing.change.unschedulable:  # a cordon is seen before it is believed
             if is_new and has_done:
                 break
             walk.enter(row.then)
@@ -43,6 +43,7 @@ def step(view: NodeView, fleet: Fleet) -> Step:
         act, goes_on = _late(row, walk.here)
         if act is None and not goes_on:
             break
+        walk.leave_pods()
         if act is not None:
             walk.take(act)
         else:
@@ -84,6 +85,10 @@ class _Walk:
             look_again_s=min(waits, default=None),
         )
         return bool(act.pods) or before.node != self.here.node
+
+    def leave_pods(self) -> None:
+        """What was to be done with pods is not done: the node turns off the way on which it would have been."""
+        self._total = msgspec.structs.replace(self._total, pods=())
 
     def enter(self, state: UpgradeState | None) -> None:
         """Go on to the next state."""

@@ -68,6 +68,8 @@ DETOURS: tuple[Callable[[NodeView, Fleet], Act | None], ...] = (
     midflight.label_without_record,
     midflight.label_was_removed,
     midflight.label_was_edited,
+    midflight.cordon_was_undone,
+    midflight.force_was_allowed,
     midflight.target_changed,
     midflight.chip_came_back,
     midflight.breaker_tripped,

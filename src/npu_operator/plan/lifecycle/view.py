@@ -97,6 +97,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[PodView, ...] | None = None
     """Pods bound to the node; None when nobody has asked for them yet (see `needs_pods`)."""
     driver_pod: DriverPod | None = None
+    seconds_without_pod: float = 0.0
+    """How long the node has had no driver pod; 0 while it has one."""
     held: tuple[Holder, ...] = ()
     """Slots that the slots object, as observed, gives to this node."""
     image: No | None = None
@@ -198,9 +200,17 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def has_new_pod(self) -> bool:
+        """The node's driver pod was made to bring the wanted driver, with the wanted options."""
+        pod = self.driver_pod
+        if pod is None or pod.is_terminating or self.wanted is None:
+            return False
+        return target_of(pod.wanted).is_met_by(self.wanted)
+
+    @property
     def is_staged(self) -> bool:
-        """The wanted driver lies on the node, checked; or only its options differ and it is the active one."""
-        return self.staged is not None and self.staged.state is StageState.STAGED
+        """The wanted driver lies on the node, checked, and the loader of the next boot knows about it."""
+        return self.has_new_pod and self.staged is not None and self.staged.state is StageState.STAGED
 
     @property
     def needs_recovery(self) -> bool:

@@ -30,11 +30,13 @@ def prepare(view: NodeView, fleet: Fleet) -> Act:
     taken = approval.take(here)
     here = here.after(taken)
     record = _without_idle_slot(here, fleet)
+    stage_s = staging.look_again_s(here) if here.state is S.REQUIRED else None
+    waits = [wait for wait in (made.look_again_s, stage_s, recovery.forgotten_in_s(here)) if wait is not None]
     return Act(
         record=record,
         change=made.change.then(taken.change),
         notes=made.notes + taken.notes,
-        look_again_s=recovery.forgotten_in_s(here),
+        look_again_s=min(waits, default=None),
     )
 
 
