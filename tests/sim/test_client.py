@@ -344,6 +344,41 @@ def test_watches_break_off_when_the_server_restarts() -> None:
     in_cluster(test)
 
 
+def test_an_open_watch_can_expire_in_the_middle() -> None:
+    async def test(cluster: SimCluster) -> None:
+        events: list[WatchEvent] = []
+        task = asyncio.create_task(collect(cluster.client(), str(cluster.server.store.version), events))
+        await cluster.clock.sleep(1)
+        await make(cluster.client())
+        await cluster.clock.sleep(1)
+        cluster.clients.expire_watches()
+        with pytest.raises(Gone, match="too old"):
+            await task
+        assert [event.type for event in events] == ["ADDED"]
+
+    in_cluster(test)
+
+
+def test_a_watch_of_one_name_is_left_alone_by_the_others() -> None:
+    async def test(cluster: SimCluster) -> None:
+        table = cluster.server.table(api.CONFIG_MAPS)
+        before = len(table.listeners)
+        watch = cluster.client().watch(
+            api.CONFIG_MAPS,
+            resource_version=str(cluster.server.store.version),
+            timeout_s=60,
+            fields="metadata.name=two",
+        )
+        first = asyncio.ensure_future(anext(watch))
+        await cluster.clock.sleep(1)
+        assert len(table.listeners) == before
+        await make(cluster.client(), "one")
+        await make(cluster.client(), "two")
+        assert b'"name":"two"' in bytes((await first).object)
+
+    in_cluster(test)
+
+
 def test_bookmarks_come_once_a_minute_and_before_the_end() -> None:
     async def test(cluster: SimCluster) -> None:
         stamps: list[float] = []

@@ -133,6 +133,8 @@ class SimClient:
                 raise answers.no_answer(ask, TimeoutError(), within_s=timeout_s + WATCH_GRACE_S)
         except Broken as error:
             raise answers.no_answer(ask, ConnectionResetError("connection reset by peer")) from error
+        except Refused as refused:
+            raise answers.refusal(ask, refused.code, refused.body()) from refused
         finally:
             watch.close()
             self._watches.pop(watch, None)

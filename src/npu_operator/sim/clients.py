@@ -41,3 +41,8 @@ class Clients:
         """All watches break off, as when the API server restarts or a load balancer hangs up."""
         for watch in tuple(self._watches):
             watch.break_off()
+
+    def expire_watches(self) -> None:
+        """All watches end with an in-stream 410, as when the server's window has moved on."""
+        for watch in tuple(self._watches):
+            watch.expire()

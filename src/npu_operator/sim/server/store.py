@@ -41,6 +41,8 @@ class Table:
         self.forgotten = 0
         """The version of the last event that is no longer in the history."""
         self.listeners: list[Listener] = []
+        self.named: dict[str, list[Listener]] = {}
+        """Listeners that care for one name only; a fleet of agents would have thousands."""
         self._sorted: list[Key] | None = None
         self._by_field: dict[str, dict[str, dict[Key, None]]] = {field: {} for field in indexed}
 
@@ -75,7 +77,7 @@ class Table:
         if len(self.history) == self.history.maxlen:
             self.forgotten = self.history[0].new.version
         self.history.append(event)
-        for listener in tuple(self.listeners):
+        for listener in (*self.listeners, *self.named.get(event.new.name, ())):
             listener(event)
 
     def _reindex(self, index: dict[str, dict[Key, None]], field: str, event: Event) -> None:

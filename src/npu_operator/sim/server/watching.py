@@ -17,6 +17,7 @@ import msgspec
 from npu_operator.kube.api import Resource, WatchEvent
 from npu_operator.sim.server import refusals
 from npu_operator.sim.server.objects import Stored
+from npu_operator.sim.server.refusals import Refused
 from npu_operator.sim.server.selectors import Selection
 from npu_operator.sim.server.store import Event
 
@@ -43,7 +44,9 @@ class Watch:
         self._selection = selection
         self._queue: deque[WatchEvent] = deque()
         self._wake = asyncio.Event()
-        self._is_broken = False
+        self._end: Broken | Refused | None = None
+        name = selection.wanted("metadata.name")
+        self._listeners = self._table.listeners if name is None else self._table.named.setdefault(name, [])
         self._ends_at_s = server.clock.monotonic() + timeout_s
 
     def start(self, resource_version: str) -> None:
@@ -61,27 +64,32 @@ class Watch:
                 raise refusals.expired(f"too old resource version: {resource_version} ({oldest})")
             for event in late:
                 self._offer(event)
-        self._table.listeners.append(self._offer)
+        self._listeners.append(self._offer)
 
     def close(self) -> None:
         """Stop listening."""
-        if self._offer in self._table.listeners:
-            self._table.listeners.remove(self._offer)
+        if self._offer in self._listeners:
+            self._listeners.remove(self._offer)
 
     def break_off(self) -> None:
         """The line breaks."""
-        self._is_broken = True
+        self._end = Broken()
+        self._wake.set()
+
+    def expire(self) -> None:
+        """The server ends the watch with an ERROR event: what it would have to send next is forgotten."""
+        self._end = refusals.expired("The resourceVersion for the provided watch is too old.")
         self._wake.set()
 
     async def events(self) -> AsyncIterator[WatchEvent]:
-        """The events, until the server ends the watch. Raises Broken."""
+        """The events, until the server ends the watch. Raises Broken, or Refused (410) for an ERROR event."""
         clock = self._server.clock
         bookmark_at_s = self._next_bookmark(clock.monotonic())
         while True:
-            while self._queue and not self.is_silent and not self._is_broken:
+            while self._queue and not self.is_silent and self._end is None:
                 yield self._queue.popleft()
-            if self._is_broken:
-                raise Broken
+            if self._end is not None:
+                raise self._end
             now_s = clock.monotonic()
             if now_s >= self._ends_at_s:
                 return
