@@ -18,12 +18,9 @@ from typing import Any
 FAILED, WRONG_USE = 1, 2
 
 AGENTS = {
-    "loader": "npu_operator.node.driver.loader",
-    "node-agent": "npu_operator.node.agent.main",
     "device-plugin": "npu_operator.node.deviceplugin.plugin",
     "exporter": "npu_operator.node.exporter.agent",
     "validator": "npu_operator.node.validator",
-    "rebooter": "npu_operator.node.rebooter",
     "discovery": "npu_operator.node.discovery",
 }
 """Each module has `from_environment() -> Settings` and `async main(Settings)`."""

@@ -97,7 +97,7 @@ def agent(name: str) -> int:
     Parameters
     ----------
     name:
-        loader, node-agent, device-plugin, exporter, validator, rebooter or discovery.
+        device-plugin, exporter, validator or discovery.
     """
     from npu_operator.cli import agents
 

@@ -1,7 +1,11 @@
+import importlib
+import inspect
 import subprocess
 import sys
 
 import pytest
+
+from npu_operator.cli.agents import AGENTS
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -12,8 +16,8 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["agent"], "npu-operator agent takes one name: loader"),
-        (["agent", "nobody"], "npu-operator agent takes one name: loader"),
+        (["agent"], "npu-operator agent takes one name: device-plugin"),
+        (["agent", "nobody"], "npu-operator agent takes one name: device-plugin"),
         (["agent-probe", "how"], "takes one question: ready or alive"),
         (["agent-probe", "ready"], "NPU_HEALTH_SOCKET is not set"),
     ],
@@ -40,3 +44,10 @@ def test_an_agent_starts_without_the_imports_of_the_command_line():
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert ran.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_each_agent_has_its_settings_and_its_work(name):
+    module = importlib.import_module(AGENTS[name])
+    assert callable(module.from_environment)
+    assert inspect.iscoroutinefunction(module.main)
