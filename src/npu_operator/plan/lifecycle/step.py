@@ -7,7 +7,7 @@ import msgspec
 from npu_operator.model.fields import Stamp
 from npu_operator.model.names import UpgradeState
 from npu_operator.model.reasons import Reason
-from npu_operator.plan.lifecycle import failure, gates, leftovers, stamps, waiting
+from npu_operator.plan.lifecycle import failure, gates, leftovers, recovery, stamps, waiting
 from npu_operator.plan.lifecycle.effects import NOTHING, Act, No, NodeChange, Step, told
 from npu_operator.plan.lifecycle.fleet import Fleet
 from npu_operator.plan.lifecycle.record import keys_of
@@ -140,7 +140,7 @@ def _why(view: NodeView, fleet: Fleet) -> tuple[Reason, str, Stamp, float | None
 
 
 def _why_waiting(view: NodeView, fleet: Fleet) -> tuple[Reason, str, Stamp, float | None]:
-    ended = view.record.ended
+    ended, sick = view.record.ended, recovery.why_not(view) if view.needs_recovery else None
     if view.state is S.DONE:
         left_s = max(0.0, view.soak_s - view.seconds_in_state) or None
         return R.UpgradeDone, "the wanted driver works", "", left_s
@@ -149,4 +149,6 @@ def _why_waiting(view: NodeView, fleet: Fleet) -> tuple[Reason, str, Stamp, floa
         return no.reason, no.message, no.until, no.in_s
     if ended is not None:
         return ended.outcome or ended.reason, failure.sentence(ended), "", None
+    if sick is not None:
+        return sick.reason, sick.message, "", None
     return R.InSync, "", "", None

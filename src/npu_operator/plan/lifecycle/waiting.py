@@ -107,7 +107,8 @@ def _without_idle_slot(view: NodeView, fleet: Fleet) -> Record:
 def _remembered(view: NodeView) -> Record:
     """The record without what has lost its meaning."""
     record = view.record
-    if view.state is S.REQUIRED and record.target is None:
+    is_upgrade = view.purpose is not Purpose.RECOVERY or view.needs_upgrade
+    if view.state is S.REQUIRED and record.target is None and is_upgrade:
         record = replace(record, target=view.wanted)
     if record.left and not any(holder.attempt == record.left for holder in view.held):
         record = replace(record, left="")

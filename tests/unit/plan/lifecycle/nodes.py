@@ -152,7 +152,7 @@ def a_view(state: UpgradeState | None = None, purpose: Purpose | None = Purpose.
     return NodeView(**(fields | changes))
 
 
-def a_holder(attempt: Attempt | None = None, **changes: Any) -> Holder:
+def a_holder(of: Attempt | None = None, **changes: Any) -> Holder:
     fields: dict[str, Any] = {
         "node": "a7",
         "uid": "uid-a7",
@@ -160,8 +160,8 @@ def a_holder(attempt: Attempt | None = None, **changes: Any) -> Holder:
         "purpose": Purpose.UPGRADE,
         "since": EARLIER,
     }
-    if attempt is not None:
-        fields |= {"attempt": attempt.rolls_back or attempt.id, "purpose": attempt.purpose}
+    if of is not None:
+        fields |= {"attempt": of.rolls_back or of.id, "purpose": of.purpose}
     return Holder(**(fields | changes))
 
 

@@ -33,7 +33,7 @@ from npu_operator.model.npunode import (
 from npu_operator.model.policies import RecoveryPolicy, UpgradePolicy
 from npu_operator.plan.lifecycle import record as records
 from npu_operator.plan.lifecycle import slots, stamps
-from npu_operator.plan.lifecycle.effects import AnnotatePod, DeletePod, Evict, PodWrite, Step
+from npu_operator.plan.lifecycle.effects import AnnotatePod, DeletePod, Evict, No, PodWrite, Step
 from npu_operator.plan.lifecycle.planner import Facts, Lifecycle
 from npu_operator.plan.lifecycle.record import Phase, Target
 from npu_operator.plan.lifecycle.slots import Slots, WriteSlots
@@ -426,6 +426,8 @@ class Operator:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self._halted: No | None = None
+        self._is_plan_only = False
         self.restart()
 
     def restart(self) -> None:
@@ -438,23 +440,37 @@ class Operator:
         self._known: set[str] = set()
         self.steps: dict[str, Step] = {}
 
-    def plan(self) -> int:
-        """Look at everything and decide; what was not written of the last plan is dropped. Returns the writes."""
+    def halt(self, why: No | None, *, is_plan_only: bool) -> None:
+        """The mode is Plan or Paused from now on."""
+        self._halted, self._is_plan_only = why, is_plan_only
+
+    def views(self) -> dict[str, NodeView]:
+        """Every node, as this operator sees it now."""
+        return {name: self.world.view(name, self._entered) for name in self.world.nodes}
+
+    def facts(self) -> Facts:
+        """What is the same for all nodes."""
         world = self.world
-        self.looked_at = world.seconds
-        views = {name: world.view(name, self._entered) for name in world.nodes}
-        gone, self._known = self._known - views.keys(), set(views)
-        facts = Facts(
+        return Facts(
             namespace="npu-operator",
             policy=world.policy,
             recovery=world.recovery,
+            halted=self._halted,
+            is_plan_only=self._is_plan_only,
             now=world.now,
             clock=world.clock,
             slots=slots.read(world.lease),
             unborne_s={key: float(world.seconds - since) for key, since in self._unborne.items()},
-            healthy_before=len(views),
+            healthy_before=len(world.nodes),
         )
-        plan = self.lifecycle.plan(views, gone, facts)
+
+    def plan(self) -> int:
+        """Look at everything and decide; what was not written of the last plan is dropped. Returns the writes."""
+        world = self.world
+        self.looked_at = world.seconds
+        views = self.views()
+        gone, self._known = self._known - views.keys(), set(views)
+        plan = self.lifecycle.plan(views, gone, self.facts())
         self._unborne = {key: self._unborne.get(key, world.seconds) for key in plan.unborne}
         self.steps = plan.steps
         self.pending = [self._stepper(name, step) for name, step in plan.steps.items() if step.patch or step.pods]
