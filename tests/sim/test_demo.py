@@ -16,13 +16,14 @@ def test_the_demo_ends_well_and_names_the_sick_chip(capsys):
     assert "web-1      None no NPU seen" in told
 
 
-def test_on_a_terminal_it_is_one_table(monkeypatch):
+def test_on_a_terminal_it_is_one_table_that_fits_80_columns(monkeypatch):
     monkeypatch.setattr("npu_operator.cli.demo.screen.FRAME_S", 0.0)
     output = io.StringIO()
-    with Screen(Console(file=output, force_terminal=True, width=100)) as screen:
+    with Screen(Console(file=output, force_terminal=True, width=80)) as screen:
         simulated.play(screen)
-    assert "ALLOCATABLE" in output.getvalue()
-    assert "Degraded" in output.getvalue()
+    assert "ALLOC" in output.getvalue()
+    assert "ChipUnhealthy" in output.getvalue()
+    assert "…" not in output.getvalue(), "a cell was cut at 80 columns"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Passthrough, Plan, Paused, the startup taint and a reboot, in the simulated cluster."""
 
 import pytest
+import structlog
 
 from npu_operator.kube import api
 from npu_operator.model import names
@@ -125,3 +126,23 @@ def test_a_resource_may_be_renamed_to_any_domain_while_the_fleet_runs():
 
 def observed(world) -> int:
     return world.status().get("observedGeneration", 0)
+
+
+def test_a_node_that_cannot_be_read_is_named_in_the_log_and_blinds_nobody_for_the_others():
+    async def story(world):
+        world.cluster.add_nodes(A2, count=2)
+        await world.cluster.client().patch(
+            api.NODES,
+            "node-0001",
+            {"status": {"allocatable": {"huawei.com/odd": "1500m"}}},
+            manager="x",
+            subresource="status",
+        )
+        with structlog.testing.capture_logs() as logs:
+            world.start()
+            await world.create_ctl()
+            await world.cluster.settle(lambda: world.status().get("nodes", {}).get("summary") == "1/1", within_s=600)
+        told = [entry for entry in logs if entry["event"] == "object cannot be read and keeps its last readable form"]
+        assert {entry["key"] for entry in told} == {"node-0001"}
+
+    played(story)

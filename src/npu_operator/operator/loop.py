@@ -225,6 +225,7 @@ class Operator:
             await self._delete(resource, write.name, write.uid, write.namespace or None)
             key = f"{write.namespace}/{write.name}" if write.namespace else write.name
             self.picture.objects[resource].remove(key, "")
+            self._checked.pop(ObjectKey(write.api_version, write.kind, write.namespace, write.name), None)
 
         return act
 

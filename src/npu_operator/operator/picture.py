@@ -90,6 +90,12 @@ class Picture:
                 clock=clock,
                 rng=rng,
                 on_trouble=lambda error: self._troubled(resource, error),
+                on_unreadable=lambda key, error: LOG.warning(
+                    "object cannot be read and keeps its last readable form",
+                    resource=resource.name,
+                    key=key,
+                    error=str(error),
+                ),
                 **which,
             )
 

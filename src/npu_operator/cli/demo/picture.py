@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
+from rich import box
 from rich.table import Table
 
 from npu_operator.model import names
 
 Object = Mapping[str, Any]
-COLUMNS = ("NODE", "CHIPS", "HEALTHY", "ALLOCATABLE", "DRIVER", "STATE", "REASON")
+COLUMNS = ("NODE", "CHIPS", "HEALTHY", "ALLOC", "DRIVER", "STATE", "REASON")
 STYLES = {"Ready": "green", "Degraded": "red", "Unreachable": "red", "None": "dim"}
 
 
@@ -57,8 +58,16 @@ def conditions(ctl: Object) -> list[str]:
 
 
 def table(shown: tuple[Row, ...], title: str, caption: str) -> Table:
-    """For a terminal."""
-    made = Table(title=title, caption=caption, title_justify="left", caption_justify="left", expand=True)
+    """For a terminal; nothing is cut at 80 columns."""
+    made = Table(
+        title=title,
+        caption=caption,
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
     for column in COLUMNS:
         made.add_column(column, no_wrap=True)
     for row in shown:
