@@ -117,6 +117,11 @@ def test_a_failed_check_is_the_reason_why_a_node_is_not_staged():
     assert gates.driver_is_staged(view, FLEET) == No(Reason.StageFailed, "disk full")
 
 
+def test_a_node_whose_agent_is_silent_does_not_start():
+    assert gates.node_answers(a_view(S.REQUIRED, found=None), FLEET).reason == Reason.AgentSilent
+    assert gates.node_answers(a_view(S.REQUIRED), FLEET) is None
+
+
 def test_a_canary_does_not_wait_for_canaries():
     fleet = Fleet(canaries={"pool-1": CANARY}, canary_nodes=frozenset({"a7"}))
     assert gates.may_start(a_view(S.REQUIRED), fleet) is None

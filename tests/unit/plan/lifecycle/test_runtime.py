@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from npu_operator.model import names
 from npu_operator.model.names import Purpose
 from npu_operator.model.npunode import RuntimeRestart
 from npu_operator.model.reasons import Reason
@@ -16,6 +17,7 @@ from tests.unit.plan.lifecycle.nodes import (
     a_failure,
     a_holder,
     a_record,
+    a_target,
     a_view,
     after,
     an_attempt,
@@ -111,6 +113,25 @@ def test_never_while_the_node_has_another_attempt(record):
 @pytest.mark.parametrize("record", [Record(), Record(ended=a_failure()).entered(S.FAILED, EARLIER)])
 def test_nodes_that_serve_may_have_it(record):
     assert runtime.is_wanted(a_runtime_view(record=record))
+
+
+def test_no_approval_is_used_for_it():
+    view = a_runtime_view(record=Record(attempt=ATTEMPT), held=(SLOT,), annotations={names.APPROVE_REBOOT: "true"})
+    assert step(view, FLEET).patch is None
+
+
+def test_a_failed_node_starts_nothing_else_meanwhile():
+    record = Record(ended=a_failure(), attempt=ATTEMPT).entered(S.FAILED, EARLIER)
+    view = a_view(S.FAILED, purpose=None, record=record, held=(SLOT,), wanted=a_target("25.7"), found=asks())
+    assert step(view, FLEET).to is S.FAILED
+
+
+def test_another_version_in_the_meantime_does_not_end_it():
+    record = Record(attempt=ATTEMPT, target=a_target()).entered(S.REQUIRED, EARLIER)
+    view = a_view(S.REQUIRED, record=record, held=(SLOT,), wanted=a_target("25.7"), found=asks())
+    there = record_after(view)
+    assert there.attempt.id == "run-1"
+    assert there.target is None
 
 
 def test_a_slot_is_not_used_twice():
