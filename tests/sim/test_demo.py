@@ -1,11 +1,19 @@
 import io
 
 import pytest
+import structlog
 from rich.console import Console
 
 from npu_operator.cli.demo import simulated
 from npu_operator.cli.demo.screen import Screen
 from npu_operator.cli.demo.show import has_succeeded, show
+
+
+@pytest.fixture(autouse=True)
+def _logs_of_others_stay_as_they_are():
+    """The demo silences the log of its process."""
+    yield
+    structlog.reset_defaults()
 
 
 def test_the_demo_ends_well_and_names_the_sick_chip(capsys):
