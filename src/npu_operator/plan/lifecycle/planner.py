@@ -8,6 +8,7 @@ costs a repetition and nothing else.
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, tzinfo
+from itertools import islice
 
 import msgspec
 
@@ -157,12 +158,13 @@ class Lifecycle:
 
     def _swaps(self, fleet: Fleet, facts: Facts) -> Iterable[SwapDriverPod]:
         book = self.book
-        ready = [name for name in book.stageable if self._may_be_staged(name, fleet)]
-        ordered = sorted(book.in_order(ready), key=lambda brief: not brief.is_approved_in_advance)
-        approved = sum(book[name].kind is Kind.STAGED for name in self._startable)
-        under_way = len(book.being_staged) + approved
-        places = staging.places(facts.policy, book.managed)
-        for name in staging.next_nodes((brief.name for brief in ordered), under_way=under_way, places=places):
+        ahead = sum(book[name].kind is Kind.STAGED for name in self._startable)
+        free = staging.places(facts.policy, book.managed) - len(book.being_staged) - ahead
+        if free <= 0:
+            return
+        ordered = sorted(book.in_order(book.stageable), key=lambda brief: not brief.is_approved_in_advance)
+        may = (brief.name for brief in ordered if self._may_be_staged(brief.name, fleet))
+        for name in islice(may, free):
             yield staging.swap(self._views[name])
 
     def _may_be_staged(self, name: str, fleet: Fleet) -> bool:
@@ -191,6 +193,8 @@ class Lifecycle:
         if facts.halted is None:
             waiting += [(self.book[name], Purpose.RUNTIME) for name in self.book.runtime]
         for brief, purpose in sorted(waiting, key=_rank):
+            if slots.a_slot_is_free(budget, brief.standing) is not None:
+                return
             if brief.standing.uid in have or budget.objection(brief.standing, purpose) is not None:
                 continue
             standing = msgspec.structs.replace(brief.standing, purpose=purpose)

@@ -5,8 +5,6 @@ it fails keeps serving, gives its place to the next and is tried again later; it
 §4.3.
 """
 
-from collections.abc import Iterable
-
 import msgspec
 
 from npu_operator.model.ctl import share
@@ -59,12 +57,6 @@ def swap(view: NodeView) -> SwapDriverPod:
     pod = view.driver_pod
     assert pod is not None, "asked after may_be_tried"
     return SwapDriverPod(view.node.name, pod.namespace, pod.name, pod.uid, f"driver {view.wanted} is to be staged")
-
-
-def next_nodes(waiting: Iterable[str], *, under_way: int, places: int) -> tuple[str, ...]:
-    """Of the nodes that may be tried, in their order, those whose turn it is."""
-    free = max(0, places - under_way)
-    return tuple(name for name, _ in zip(waiting, range(free), strict=False))
 
 
 def noted(view: NodeView, record: Record) -> Record:

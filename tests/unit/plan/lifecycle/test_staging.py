@@ -45,11 +45,6 @@ def test_twice_as_many_are_staged_as_may_be_down_and_at_least_two(parallel, unav
     assert staging.places(one, nodes) == places
 
 
-def test_the_next_in_order_get_the_free_places():
-    assert staging.next_nodes(["a1", "a2", "a3"], under_way=1, places=3) == ("a1", "a2")
-    assert staging.next_nodes(["a1"], under_way=5, places=3) == ()
-
-
 def test_a_node_with_the_old_pod_may_be_tried():
     view = not_staged(driver_pod=a_driver_pod(OLD))
     assert staging.may_be_tried(view)
